@@ -1,0 +1,63 @@
+# Everything a newcomer needs is Python 3.11 or newer and make: `make demo`, `make test`.
+# The first call installs into .venv; later calls start at once until pyproject.toml changes.
+
+PYTHON ?= python3
+# More arguments for the tool behind a target: make test ARGS="-k producer", make bench ARGS=--help.
+ARGS ?=
+# Test processes: a number, auto (one for each core), or 0 for a single process that pdb works in.
+WORKERS ?= auto
+
+VENV := .venv
+VENV_PYTHON := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+PYTHON_IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test demo check bench fmt clean distclean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: $(STAMP) ## Install everything into .venv (once, a few minutes)
+	@:
+
+# The stamp is written last: an interrupted or failed install is taken up again by the next call.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c '$(PYTHON_IS_NEW_ENOUGH)' || { \
+	    echo "Barnabas needs Python 3.11 or newer, and '$(PYTHON)' is not that: name one, as in" >&2; \
+	    echo "    make setup PYTHON=python3.12" >&2; \
+	    exit 1; }
+	@$(VENV_PYTHON) -c 'import pip; $(PYTHON_IS_NEW_ENOUGH)' >/dev/null 2>&1 || { \
+	    echo "creating $(VENV)"; \
+	    $(PYTHON) -m venv --clear $(VENV); }
+	@echo "installing Barnabas and all it uses into $(VENV) (once, a few minutes; PySpark is 450 MB of it)"
+	@$(VENV_PYTHON) -m pip install -q --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(VENV_PYTHON) -m pip install -q --disable-pip-version-check --editable '.[all]' --group dev
+	@touch $(STAMP)
+	@echo "installed; '. $(VENV)/bin/activate' puts the barnabas command on your PATH"
+
+test: setup ## Run all tests
+	@$(VENV_PYTHON) -m pytest -n $(WORKERS) $(ARGS)
+
+demo: setup ## See it work: a broker, producers and consumers on this machine
+	@$(VENV_PYTHON) -m barnabas.cli.main demo $(ARGS)
+
+check: setup ## Formatting, lint, types and import contracts, in seconds
+	@$(VENV_PYTHON) -m ruff format --check .
+	@$(VENV_PYTHON) -m ruff check .
+	@$(VENV_PYTHON) -m mypy
+	@$(VENV)/bin/lint-imports --no-logo
+
+bench: setup ## Measure against the limits and the peers
+	@$(VENV_PYTHON) -m bench $(ARGS)
+
+fmt: setup ## Format, and fix what lint can fix
+	@$(VENV_PYTHON) -m ruff check --fix-only --quiet .
+	@$(VENV_PYTHON) -m ruff format .
+
+clean: ## Remove caches and build output, keep .venv
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find src tests bench -type d -name __pycache__ -prune -exec rm -rf {} +
+
+distclean: clean ## Remove .venv too
+	@rm -rf $(VENV)
