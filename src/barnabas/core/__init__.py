@@ -1,0 +1,1 @@
+"""Decisions: values in, values out. Nothing here awaits, reads a clock, opens a file or logs."""

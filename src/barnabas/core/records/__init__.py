@@ -1,0 +1,1 @@
+"""Record batches (format v2): the header view, records, compression, markers, columnar decode."""
