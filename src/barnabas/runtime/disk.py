@@ -1,0 +1,164 @@
+"""The disk of the operating system: `storage.disk` over descriptors and positional system calls.
+
+Owns descriptors, and nothing else: no cache, no buffer, no cursor. Every read and write names its position,
+so any number of threads may use one file at a time.
+
+Invariants: a descriptor belongs to exactly one `OsFile` and is not inherited by child processes; a write or a
+read is whole, or it raises. An `OSError` passes through untouched: the caller takes the directory offline.
+
+Must not know: what the bytes mean, when to sync, how many files may be open.
+"""
+
+import fcntl
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from barnabas.core.records.batch import Buffer
+
+_OPEN: Final = os.O_RDWR | os.O_CLOEXEC
+_OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_MODE: Final = 0o666  # less the umask: who may read the data is the operator's choice
+_CLOSED: Final = -1
+
+if sys.platform == "darwin":
+
+    def _sync(descriptor: int) -> None:
+        # fsync of macOS stops at the drive's volatile cache; only this reaches the platter.
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+
+    _sync_data = _sync
+else:
+    _sync = os.fsync
+    # The length travels with the data, as reading it back needs it; only the times of the file stay behind.
+    _sync_data = os.fdatasync
+
+
+class OsFile:
+    """An open file, closed with its last reference.
+
+    A reader that found this file in a cache must be able to finish after the cache dropped it, on whatever
+    thread it runs. An explicit close would have to know that nobody reads any more: a descriptor closed too
+    early is handed out again at the next open, and the reader reads another file. Counting references is what
+    Python does anyway, so the last one closes.
+    """
+
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    @property
+    def path(self) -> str:
+        """The path it was opened by; a later rename does not show here."""
+        return self._path
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        data = os.pread(self._descriptor, size, position)
+        if len(data) == size:
+            return data
+        return self._read_on(position, size, data)
+
+    def write(self, position: int, data: Buffer) -> None:
+        """Write all of `data`, which is bytes or a view of bytes, at `position`."""
+        written = os.pwrite(self._descriptor, data, position)
+        if written != len(data):
+            self._write_on(position, data, written)
+
+    def size(self) -> int:
+        """The length now, as every other opener sees it."""
+        return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes, or extend it by zeros."""
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        """Make bytes and length durable. Never tried again after a failure: see `storage.disk`."""
+        _sync_data(self._descriptor)
+
+    def fileno(self) -> int:
+        """The descriptor, valid for as long as the caller holds this file."""
+        return self._descriptor
+
+    def close(self) -> None:
+        """Close now rather than with the last reference. Only for a caller that knows it is the last."""
+        descriptor, self._descriptor = self._descriptor, _CLOSED
+        if descriptor != _CLOSED:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"OsFile({self._path!r})"
+
+    def _read_on(self, position: int, size: int, data: bytes) -> bytes:
+        # A short read is the end of the file, a signal, or more than one call may carry (2 GiB on Linux):
+        # only an empty one tells.
+        pieces = [data]
+        done = len(data)
+        while done < size and pieces[-1]:
+            pieces.append(os.pread(self._descriptor, size - done, position + done))
+            done += len(pieces[-1])
+        return b"".join(pieces)
+
+    def _write_on(self, position: int, data: Buffer, done: int) -> None:
+        # The disk is nearly full, or the write is larger than one call may carry. In the first case the next
+        # call says so by an error.
+        rest = memoryview(data)
+        while done < len(rest):
+            done += os.pwrite(self._descriptor, rest[done:], position + done)
+
+
+class OsDisk:
+    """The file system of this machine. Paths are taken as they come."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        """Open for reading and writing; `create` makes a missing file."""
+        return OsFile(path, os.open(path, _OPEN | os.O_CREAT if create else _OPEN, _MODE))
+
+    def list_dir(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+        return sorted(os.listdir(path))
+
+    def exists(self, path: str) -> bool:
+        """Whether the path leads to a file or a directory."""
+        return os.path.exists(path)
+
+    def file_size(self, path: str) -> int:
+        """The length of a file that need not be open."""
+        return os.stat(path).st_size
+
+    def make_dir(self, path: str) -> None:
+        """Make a directory; its parent must exist, it may exist already."""
+        Path(path).mkdir(exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory another name in its directory, replacing what had that name."""
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        """Remove a file's name; open files go on."""
+        os.unlink(path)
+
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        descriptor = os.open(path, _OPEN_DIRECTORY)
+        try:
+            _sync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def sync_all(self) -> None:
+        """Make everything durable that this machine has in its caches."""
+        os.sync()
