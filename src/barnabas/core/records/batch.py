@@ -69,6 +69,10 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
+_CODECS: Final = tuple(Codec)
+_TIMESTAMP_TYPES: Final = tuple(TimestampType)
+
+
 class BatchHeader(NamedTuple):
     """The fields of a batch header, in the order of the format."""
 
@@ -107,16 +111,15 @@ class BatchHeader(NamedTuple):
     @property
     def codec(self) -> Codec:
         bits = self.attributes & _CODEC_BITS
-        try:
-            return Codec(bits)
-        except ValueError:
+        if bits > _LAST_CODEC:
             raise UnsupportedCompression(
                 f"batch at offset {self.base_offset} has compression codec {bits}, which does not exist"
-            ) from None
+            )
+        return _CODECS[bits]
 
     @property
     def timestamp_type(self) -> TimestampType:
-        return TimestampType((self.attributes & _LOG_APPEND_TIME_BIT) >> 3)
+        return _TIMESTAMP_TYPES[(self.attributes & _LOG_APPEND_TIME_BIT) >> 3]
 
     @property
     def is_transactional(self) -> bool:
@@ -220,6 +223,8 @@ def iter_whole_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
             return
         yield position, header
         position += header.size
+    if end - position > MAGIC_AT:
+        _check_magic(buffer[position + MAGIC_AT])  # a whole batch of an old format may be that short
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:

@@ -23,14 +23,15 @@ Must not know: sockets, files, the order of partitions, Spark.
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
-from barnabas.core.errors import CorruptRecord, RecordTooLarge
+from barnabas.core.errors import RecordTooLarge
 from barnabas.core.records.batch import (
     HEADER_SIZE,
     BatchHeader,
     Buffer,
     Codec,
     check_crc,
-    read_header,
+    iter_batches,
+    iter_whole_batches,
 )
 from barnabas.core.records.control import MarkerType, read_marker
 from barnabas.core.records.record import check_counts, payload
@@ -114,7 +115,7 @@ def decode_arrow(
 def next_offset(buffer: Buffer, *, allow_partial: bool = True) -> int | None:
     """The offset after the last whole batch, seen or not: where to read on. None if there is no batch."""
     offset = None
-    for _, header in _whole_batches(buffer, allow_partial=allow_partial):
+    for _, header in _batches(buffer, allow_partial=allow_partial):
         offset = header.next_offset
     return offset
 
@@ -136,23 +137,8 @@ def _is_outside(header: BatchHeader, start_offset: int, end_offset: int | None) 
     return header.last_offset < start_offset or (end_offset is not None and header.base_offset >= end_offset)
 
 
-def _whole_batches(buffer: Buffer, *, allow_partial: bool) -> Iterator[tuple[int, BatchHeader]]:
-    end = len(buffer)
-    position = 0
-    while position < end:
-        try:
-            header = read_header(buffer, position)
-        except CorruptRecord:
-            if allow_partial and end - position < HEADER_SIZE:
-                return
-            raise
-        next_position = position + header.size
-        if next_position > end:
-            if allow_partial:
-                return
-            raise CorruptRecord(f"batch at position {position} claims {header.size} bytes, {end - position} are there")
-        yield position, header
-        position = next_position
+def _batches(buffer: Buffer, *, allow_partial: bool) -> Iterator[tuple[int, BatchHeader]]:
+    return iter_whole_batches(buffer) if allow_partial else iter_batches(buffer)
 
 
 def _visible_batches(
@@ -165,7 +151,7 @@ def _visible_batches(
     """
     pending = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
     aborting: set[int] = set()
-    for position, header in _whole_batches(buffer, allow_partial=allow_partial):
+    for position, header in _batches(buffer, allow_partial=allow_partial):
         while pending and pending[-1][1] <= header.last_offset:
             aborting.add(pending.pop()[0])
         if header.is_control:

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import cramjam
 
-from barnabas.core.errors import CorruptRecord, RecordTooLarge
+from barnabas.core.errors import CorruptRecord, InvalidConfig, RecordTooLarge
 from barnabas.core.records.batch import Buffer, Codec
 
 # The levels that Kafka documents for `compression.<codec>.level`; None is the default below.
@@ -61,14 +61,15 @@ _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 
 
 def check_level(codec: Codec, level: int | None) -> None:
-    """Refuse a compression level that the codec does not have (`ValueError`); None is always right."""
+    """Refuse a compression level that the codec does not have; None is always right."""
     if level is None:
         return
     levels = LEVELS.get(codec)
     if levels is None:
-        raise ValueError(f"{codec.name.lower()} has no compression levels, but level {level} was asked for")
+        raise InvalidConfig(f"{codec.name.lower()} has no compression levels, but level {level} was asked for")
     if level not in levels:
-        raise ValueError(f"{codec.name.lower()} compression level {level} is not in {levels.start}..{levels.stop - 1}")
+        allowed = f"{levels.start}..{levels.stop - 1}"
+        raise InvalidConfig(f"{codec.name.lower()} compression level {level} is not in {allowed}")
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:

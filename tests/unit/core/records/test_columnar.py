@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.core.records.forgery import LIES, body, forge, sized
-from tests.unit.core.records.strategies import batches
 
 from barnabas.core.errors import CorruptRecord, RecordTooLarge, UnsupportedRecordFormat
 from barnabas.core.records.batch import Codec, TimestampType, iter_batches, read_header, seal
 from barnabas.core.records.columnar import SCHEMA, decode_arrow, next_offset
 from barnabas.core.records.control import MarkerType, encode_marker
 from barnabas.core.records.record import Record, decode_batch, encode_batch
+from tests.unit.core.records.forgery import LIES, body, forge, sized
+from tests.unit.core.records.strategies import batches
 
 
 def rows_by_record(buffer: bytes | bytearray) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.core.errors import BarnabasError, CorruptRecord, RecordTooLarge
+from barnabas.core.errors import BarnabasError, CorruptRecord, InvalidConfig, RecordTooLarge
 from barnabas.core.records.batch import Codec
 from barnabas.core.records.compression import LEVELS, check_level, compress, decompress
 
@@ -201,6 +201,6 @@ def test_the_level_makes_a_difference() -> None:
     ],
 )
 def test_a_level_that_a_codec_does_not_have_is_refused_by_name(codec: Codec, level: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InvalidConfig, match=message):
         compress(codec, b"", level)
     check_level(codec, None)

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from tests.unit.core.records.forgery import LIES
-from tests.unit.core.records.strategies import batches
 
 import barnabas
 from barnabas.core.errors import CorruptRecord
 from barnabas.core.records import kernels
 from barnabas.core.records.batch import HEADER_SIZE, Buffer, read_header
 from barnabas.core.records.record import Record, decode_batch, encode_batch, payload
+from tests.unit.core.records.forgery import LIES
+from tests.unit.core.records.strategies import batches
 
 
 def slice_of(data: Buffer, start: int, length: int) -> bytes | None:

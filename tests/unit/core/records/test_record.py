@@ -6,8 +6,6 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.core.records.forgery import LIES, body, forge, sized
-from tests.unit.core.records.strategies import codecs, records
 
 from barnabas.core.errors import (
     BarnabasError,
@@ -27,6 +25,8 @@ from barnabas.core.records.batch import (
 )
 from barnabas.core.records.record import Record, decode_batch, encode_batch, payload
 from barnabas.core.records.varint import encode_varint
+from tests.unit.core.records.forgery import LIES, body, forge, sized
+from tests.unit.core.records.strategies import codecs, records
 
 ONE = Record(7, 1_700_000_000_000, b"key", b"value", (("h", b"1"),))
 
