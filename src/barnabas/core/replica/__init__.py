@@ -1,0 +1,1 @@
+"""What a partition replica knows of its log: leader epochs and producers. Pure state, no files."""

@@ -1,0 +1,243 @@
+"""Who wrote what to one log: the sequences of idempotent producers and the transactions they have open.
+
+Owns the rules that make a retry harmless and a transaction whole: a batch seen before is answered with the
+offset it already has, a gap is refused, an older epoch is fenced, and the first offset of the oldest open
+transaction holds the last stable offset back. `check` decides and changes nothing; `apply` changes and is
+what a replay calls, so that a recovered log arrives at the same state.
+
+Invariants: the last `REMEMBERED_BATCHES` batches of a producer are ascending in offset, all of its current
+epoch; an open transaction is in `open_transactions` exactly when its producer says so.
+
+Must not know: files, snapshots' format, time (it arrives as an argument).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from barnabas.core.errors import (
+    DuplicateSequence,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
+from barnabas.core.model import NO_EPOCH, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from barnabas.core.records.batch import MAX_SEQUENCE, BatchHeader, add_sequence
+from barnabas.core.records.control import Marker, MarkerType
+
+REMEMBERED_BATCHES: Final = 5  # the most requests a producer may have in flight and stay idempotent
+
+
+class WrittenBatch(NamedTuple):
+    """One batch a producer wrote, remembered so that a retry of it can be answered."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+@dataclass(slots=True)
+class Producer:
+    """What the log remembers of one producer id."""
+
+    producer_id: int
+    epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = NO_EPOCH
+    last_timestamp: int = NO_TIMESTAMP
+    transaction_start: int | None = None
+    batches: tuple[WrittenBatch, ...] = ()
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int | None:
+        return self.batches[-1].last_offset if self.batches else None
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker at `last_offset` has ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+@dataclass(slots=True)
+class ProducerStates:
+    """All producers of one log."""
+
+    _producers: dict[int, Producer] = field(default_factory=dict)
+    # First offset -> producer id. Transactions start in offset order, so the first key is the oldest.
+    open_transactions: dict[int, int] = field(default_factory=dict)
+    # Ended, but with a marker that the high watermark has not passed: still unstable.
+    _unreplicated: list[CompletedTransaction] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[Producer]:
+        return iter(self._producers.values())
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._producers.get(producer_id)
+
+    def find_duplicate(self, header: BatchHeader) -> WrittenBatch | None:
+        """The remembered batch that `header` is a retry of, if it is one."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            return None
+        first, last = header.base_sequence, header.last_sequence
+        for batch in producer.batches:
+            if batch.first_sequence == first and batch.last_sequence == last:
+                return batch
+        return None
+
+    def check(self, header: BatchHeader) -> None:
+        """Refuse a data batch that does not follow what its producer wrote before."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return
+        if header.producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {header.producer_id} has epoch {header.producer_epoch}; epoch {producer.epoch} "
+                "has replaced it"
+            )
+        _check_sequence(producer, header)
+        if producer.transaction_start is not None and not header.is_transactional:
+            raise InvalidTxnState(
+                f"producer {header.producer_id} has a transaction open since offset "
+                f"{producer.transaction_start} and wrote outside of it"
+            )
+
+    def check_marker(self, header: BatchHeader, marker: Marker) -> None:
+        """Refuse the end of a transaction from a coordinator or a producer epoch that was replaced."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return
+        if header.producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"marker for producer {header.producer_id} has epoch {header.producer_epoch}; "
+                f"epoch {producer.epoch} has replaced it"
+            )
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"marker from coordinator epoch {marker.coordinator_epoch}; "
+                f"epoch {producer.coordinator_epoch} has replaced it"
+            )
+
+    def apply(self, header: BatchHeader, marker: Marker | None = None) -> CompletedTransaction | None:
+        """Note a batch of the log, `header` with its final offsets; returns the transaction it ended.
+
+        A control batch comes with its `marker` unless it ends no transaction.
+        """
+        if not header.has_producer:
+            return None
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            producer = self._producers[header.producer_id] = Producer(header.producer_id)
+        if header.is_control:
+            return self._apply_marker(producer, header, marker) if marker is not None else None
+        self._apply_data(producer, header)
+        return None
+
+    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """The last stable offset right after this transaction ended, replication aside."""
+        return min(
+            (start for start in self.open_transactions if start != completed.first_offset),
+            default=completed.last_offset + 1,
+        )
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """The first offset that `read_committed` may not see yet for lack of a replicated marker."""
+        self._unreplicated = [txn for txn in self._unreplicated if txn.last_offset >= high_watermark]
+        candidates = [next(iter(self.open_transactions))] if self.open_transactions else []
+        candidates += [txn.first_offset for txn in self._unreplicated]
+        return min(candidates, default=None)
+
+    def expire(self, *, before_ms: int) -> int:
+        """Forget producers without an open transaction that wrote nothing since `before_ms`."""
+        expired = [
+            producer.producer_id
+            for producer in self._producers.values()
+            if producer.transaction_start is None and producer.last_timestamp < before_ms
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    def restore(self, producers: Iterable[Producer]) -> None:
+        """Start from a snapshot."""
+        self._producers = {producer.producer_id: replace(producer) for producer in producers}
+        starts = sorted(
+            (producer.transaction_start, producer.producer_id)
+            for producer in self._producers.values()
+            if producer.transaction_start is not None
+        )
+        self.open_transactions = dict(starts)
+        self._unreplicated = []
+
+    def _apply_data(self, producer: Producer, header: BatchHeader) -> None:
+        if header.producer_epoch != producer.epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches = ()
+        written = WrittenBatch(
+            header.base_sequence,
+            header.last_sequence,
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+        )
+        producer.batches = (*producer.batches[1 - REMEMBERED_BATCHES :], written)
+        producer.last_timestamp = header.max_timestamp
+        if header.is_transactional and producer.transaction_start is None:
+            producer.transaction_start = header.base_offset
+            self.open_transactions[header.base_offset] = producer.producer_id
+
+    def _apply_marker(self, producer: Producer, header: BatchHeader, marker: Marker) -> CompletedTransaction | None:
+        if header.producer_epoch != producer.epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches = ()
+        producer.coordinator_epoch = max(producer.coordinator_epoch, marker.coordinator_epoch)
+        producer.last_timestamp = header.max_timestamp
+        start = producer.transaction_start
+        if start is None:
+            return None  # a marker for a transaction that wrote nothing here, or a repeated one
+        producer.transaction_start = None
+        del self.open_transactions[start]
+        is_aborted = marker.type is MarkerType.ABORT
+        completed = CompletedTransaction(producer.producer_id, start, header.last_offset, is_aborted)
+        self._unreplicated.append(completed)
+        return completed
+
+
+def _check_sequence(producer: Producer, header: BatchHeader) -> None:
+    if header.producer_epoch != producer.epoch:
+        if header.base_sequence != 0 and producer.epoch != NO_PRODUCER_EPOCH:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id} began epoch {header.producer_epoch} at sequence "
+                f"{header.base_sequence}, not 0"
+            )
+        return
+    if not producer.batches:
+        # Only a marker of this epoch is known: its batches were in an epoch that it replaced, or are gone.
+        if header.base_sequence != 0:
+            raise OutOfOrderSequence(f"producer {header.producer_id} sent sequence {header.base_sequence}, expected 0")
+        return
+    expected = add_sequence(producer.last_sequence, 1)
+    if header.base_sequence == expected:
+        return
+    # How far it lies before what is remembered, the short way round: a client takes a duplicate for written, so a gap
+    # where sequences wrap must not pass for one.
+    distance = (producer.batches[0].first_sequence - header.last_sequence) & MAX_SEQUENCE
+    if 0 < distance <= MAX_SEQUENCE // 2:
+        raise DuplicateSequence(
+            f"producer {header.producer_id} sent sequence {header.base_sequence} again; only the last "
+            f"{REMEMBERED_BATCHES} batches are remembered"
+        )
+    raise OutOfOrderSequence(f"producer {header.producer_id} sent sequence {header.base_sequence}, expected {expected}")

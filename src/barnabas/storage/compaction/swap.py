@@ -1,0 +1,104 @@
+"""Putting cleaned segments in the place of what they were made from, by the owner of the log.
+
+The order is what makes a crash harmless:
+
+1. The recovery point is durably beyond the segments to be replaced. Recovery takes everything from there on for
+   unverified and a gap in it for loss, and cleaned segments have gaps.
+2. The cleaned logs are renamed to names that say what they replace, and the directory is synced. That is the commit:
+   from here on recovery finishes the swap, before it only removes leftovers. A crash may commit some segments
+   and not others; each is right by itself.
+3. The swap is finished (`recovery.finish_swaps`), transaction indexes included.
+4. The indexes follow. One that a crash loses is made anew from the log.
+5. The cleaner's checkpoint is raised. A crash before that costs a round over the same records.
+"""
+
+from barnabas.storage.compaction.cleaner import CompactionPlan, CompactionResult, remove_outputs
+from barnabas.storage.compaction.output import Output, cleaned_file, output_files
+from barnabas.storage.log import Log
+from barnabas.storage.names import INDEX, LOG, TIME_INDEX, segment_file, swap_file
+from barnabas.storage.recovery import finish_swaps
+from barnabas.storage.segment import Segment
+
+
+def apply(log: Log, result: CompactionResult) -> bool:
+    """Swap what a run made into the log. False when the log was cut meanwhile, so that nothing of it holds."""
+    if not is_current(log, result.plan) or not _is_complete(result):
+        discard(result)
+        return False
+    checkpoints = log.context.checkpoints
+    with log.context.health.guarded():
+        if result.outputs:
+            _raise_recovery_point(log, result.outputs[-1].end_base_offset)
+            _swap(log, result)
+        checkpoints.set_cleaned_to(log.partition, result.cleaned_to)
+        checkpoints.write()
+    return True
+
+
+def discard(result: CompactionResult) -> None:
+    """Remove what a run made, and forget about it."""
+    remove_outputs(result.plan, result.outputs)
+
+
+def is_current(log: Log, plan: CompactionPlan) -> bool:
+    """Whether the log still has what the plan was made for. An error from a run that is not current means nothing."""
+    present = {id(segment) for segment in log.segments}
+    return log.cuts == plan.cuts and all(id(source.segment) in present for source in plan.sources)
+
+
+def _is_complete(result: CompactionResult) -> bool:
+    """Whether the files are there: a log that was deleted took them along."""
+    disk, directory = result.plan.disk, result.plan.directory
+    return all(disk.exists(path) for output in result.outputs for path in output_files(directory, output))
+
+
+def _raise_recovery_point(log: Log, end_offset: int) -> None:
+    if log.flushed_offset < end_offset:
+        log.flush()
+    log.prepare_checkpoint()
+    log.context.checkpoints.write()
+
+
+def _swap(log: Log, result: CompactionResult) -> None:
+    disk, directory = log.context.files.disk, log.directory
+    for output in result.outputs:
+        cleaned = cleaned_file(directory, output.base_offset, LOG)
+        disk.rename(cleaned, swap_file(directory, output.base_offset, output.end_base_offset))
+    disk.sync_dir(directory)
+    finish_swaps(log.context, directory, [(output.base_offset, output.end_base_offset) for output in result.outputs])
+    for output in result.outputs:
+        for suffix in (INDEX, TIME_INDEX):
+            target = segment_file(directory, output.base_offset, suffix)
+            disk.rename(cleaned_file(directory, output.base_offset, suffix), target)
+    _take_over(log, result.outputs)
+
+
+def _take_over(log: Log, outputs: tuple[Output, ...]) -> None:
+    """Give the log its new segments."""
+    replaced = [segment for segment in log.segments if any(output.replaces(segment.base_offset) for output in outputs)]
+    cleaned = [
+        Segment(
+            log.context.files,
+            log.directory,
+            output.base_offset,
+            index_interval_bytes=log.config.index_interval_bytes,
+            size=output.size,
+        )
+        for output in outputs
+    ]
+    kept = [segment for segment in log.segments if segment not in replaced]
+    log.set_segments(sorted([*kept, *cleaned], key=lambda segment: segment.base_offset))
+    _remove_empty(log)
+    for output in outputs:
+        log.producer_files.remove_between(output.base_offset, output.end_base_offset)
+
+
+def _remove_empty(log: Log) -> None:
+    """Remove segments with nothing left: a reader goes on to the next. The first stays, for the log starts there."""
+    empty = [segment for segment in log.segments[1:-1] if segment.size == 0]
+    if not empty:
+        return
+    log.set_segments([segment for segment in log.segments if segment not in empty])
+    for segment in empty:
+        segment.remove()
+        log.producer_files.remove_between(segment.base_offset - 1, segment.base_offset + 1)

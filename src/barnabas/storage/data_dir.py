@@ -1,0 +1,124 @@
+"""A data directory: a directory for each partition, the checkpoints of all, and a marker of a clean shutdown.
+
+Owns which logs there are. A log that cannot be opened is kept aside with the reason and the others go on. The marker
+is gone, durably, before anything is written, so that only a shutdown that finished counts as clean.
+"""
+
+from collections.abc import Callable, Iterator
+
+from barnabas.core.errors import CorruptLog, StorageError
+from barnabas.core.model import TopicPartition
+from barnabas.storage.cache import DEFAULT_MAX_FILES, OpenFiles
+from barnabas.storage.checkpoints import Checkpoints
+from barnabas.storage.config import LogConfig
+from barnabas.storage.disk import Disk
+from barnabas.storage.health import DirectoryHealth
+from barnabas.storage.log import Log, LogContext
+from barnabas.storage.names import CLEAN_SHUTDOWN, DELETED, TEMPORARY, parent_of, parse_partition
+from barnabas.storage.recovery import RecoveryReport, open_log
+from barnabas.storage.small_file import replace_file
+
+
+class DataDir:
+    """The logs of one data directory."""
+
+    def __init__(self, disk: Disk, path: str, *, max_open_files: int = DEFAULT_MAX_FILES) -> None:
+        self._disk = disk
+        self.path = path
+        self.health = DirectoryHealth(path)
+        self.logs: dict[TopicPartition, Log] = {}
+        self.unreadable: dict[TopicPartition, CorruptLog] = {}
+        with self.health.guarded():
+            disk.make_dir(path)
+            disk.sync_dir(parent_of(path))
+            self._was_clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN}")
+            if self._was_clean:
+                disk.remove(f"{path}/{CLEAN_SHUTDOWN}")
+            # Not only for the marker: a process that died may have left names that it made and did not sync, and a
+            # partition that was being deleted must not come back with half of its files.
+            disk.sync_dir(path)
+            self._remove_leftovers()
+            self._context = LogContext(OpenFiles(disk, max_files=max_open_files), Checkpoints(disk, path), self.health)
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        return self._context.checkpoints
+
+    def open_logs(self, config_of: Callable[[TopicPartition], LogConfig]) -> Iterator[RecoveryReport]:
+        """Open every log that is here, one at a step. A damaged one is noted in `unreadable`."""
+        with self.health.guarded():
+            names = self._disk.list_dir(self.path)
+        for name in names:
+            partition = parse_partition(name)
+            if partition is None or partition in self.logs:
+                continue
+            try:
+                report = self._open(partition, config_of(partition), is_clean=self._was_clean)
+            except CorruptLog as error:
+                self.unreadable[partition] = error
+                continue
+            yield report
+
+    def create_log(self, partition: TopicPartition, config: LogConfig) -> Log:
+        """The log of a partition, made when there is none."""
+        if partition in self.unreadable:
+            raise self.unreadable[partition]
+        if partition not in self.logs:
+            self._open(partition, config, is_clean=False)
+        return self.logs[partition]
+
+    def delete_log(self, partition: TopicPartition) -> None:
+        """Remove a partition with all its records."""
+        log = self.logs.pop(partition, None)
+        if log is not None:
+            log.active.release()
+        self.unreadable.pop(partition, None)
+        directory = f"{self.path}/{partition}"
+        with self.health.guarded():
+            if not self._disk.exists(directory):
+                return
+            # Forgotten first: a recovery point without files would be taken for lost files, and a crash before the
+            # rename leaves all of the partition under its name, only to be checked in full.
+            self.checkpoints.forget(partition)
+            self.checkpoints.write()
+            self._disk.rename(directory, directory + DELETED)
+            self._disk.sync_dir(self.path)
+            self._remove_tree(directory + DELETED)
+            self._context.files.forget_directory(directory)
+
+    def checkpoint(self) -> None:
+        """Note how far each log is on disk, to spare the next recovery the work."""
+        for log in self.logs.values():
+            log.prepare_checkpoint()
+        with self.health.guarded():
+            self.checkpoints.write()
+
+    def close(self) -> None:
+        """Make everything durable and say so. A directory with a damaged log is not called clean."""
+        if self.health.offline_reason is not None:
+            raise StorageError(f"{self.path} is offline and is not closed cleanly: {self.health.offline_reason}")
+        for log in self.logs.values():
+            log.close()
+        with self.health.guarded():
+            self.checkpoints.write()
+            self._disk.sync_all()  # indexes and snapshots of all logs at once; the records are synced one by one
+            if not self.unreadable:
+                replace_file(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", b"")
+        self.logs.clear()
+
+    def _open(self, partition: TopicPartition, config: LogConfig, *, is_clean: bool) -> RecoveryReport:
+        log, report = open_log(partition, f"{self.path}/{partition}", config, self._context, is_clean=is_clean)
+        self.logs[partition] = log
+        return report
+
+    def _remove_leftovers(self) -> None:
+        for name in self._disk.list_dir(self.path):
+            if name.endswith(DELETED):
+                self._remove_tree(f"{self.path}/{name}")
+            elif name.endswith(TEMPORARY):
+                self._disk.remove(f"{self.path}/{name}")
+
+    def _remove_tree(self, directory: str) -> None:
+        for name in self._disk.list_dir(directory):
+            self._disk.remove(f"{directory}/{name}")
+        self._disk.remove_dir(directory)

@@ -1,0 +1,584 @@
+"""The log of one partition: segments in a directory, appended at one end and read anywhere.
+
+Owns the order of offsets, the active segment, the leader-epoch history and the producers of the log. One task owns
+a log and calls everything that changes it; reads that were located (`Slice`) may run in any thread.
+
+Invariants: log_start_offset <= flushed_offset <= end_offset; segments are in order of their base offsets and the last
+is active; offsets only grow and are never given twice; a refused append leaves no trace.
+
+Must not know: the network, replication, who waits for an append. Time arrives as an argument.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, cast
+
+from barnabas.core.errors import (
+    CorruptRecord,
+    FencedLeaderEpoch,
+    InvalidRecord,
+    OffsetOutOfRange,
+    RecordTooLarge,
+)
+from barnabas.core.model import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
+from barnabas.core.records.batch import (
+    HIGHEST_PLAIN_ATTRIBUTES,
+    LOG_OVERHEAD,
+    BatchHeader,
+    TimestampType,
+    assign_offset,
+    check_batch,
+    iter_batches,
+    read_alone,
+    read_header,
+    stamp_log_append_time,
+)
+from barnabas.core.records.control import read_marker
+from barnabas.core.replica.leader_epochs import EpochEnd, LeaderEpochs
+from barnabas.core.replica.producers import ProducerStates, WrittenBatch
+from barnabas.storage.cache import OpenFiles
+from barnabas.storage.checkpoints import Checkpoints, write_epochs
+from barnabas.storage.config import FlushPolicy, LogConfig
+from barnabas.storage.disk import Disk, File
+from barnabas.storage.health import DirectoryHealth
+from barnabas.storage.names import EPOCH_CHECKPOINT, TXN_INDEX, parent_of
+from barnabas.storage.offset_index import MAX_RELATIVE_OFFSET
+from barnabas.storage.producer_files import ProducerFiles
+from barnabas.storage.segment import Segment
+from barnabas.storage.txn_index import AbortedTransaction
+
+SNAPSHOT_INTERVAL_BYTES: Final = 4 * 1024 * 1024  # how much log a recovery may have to walk below its recovery point
+
+
+class Appended(NamedTuple):
+    """Where a batch is in the log. A retry of one already written gets the offsets that one has."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time: int
+    is_duplicate: bool = False
+
+
+_new_appended: Final = cast("Callable[[type[Appended], tuple[int, int, int, bool]], Appended]", tuple.__new__)
+
+
+class Slice(NamedTuple):
+    """Bytes of one segment that were located but not read: for `read`, or for sendfile."""
+
+    file: File
+    position: int
+    size: int
+
+    def read(self) -> bytes:
+        return self.file.read(self.position, self.size)
+
+
+class FlushPlan(NamedTuple):
+    """What must be synced so that everything below `end_offset` is durable. Runs in any thread."""
+
+    disk: Disk
+    files: tuple[File, ...]
+    directories: tuple[str, ...]
+    end_offset: int
+    closed_files: int
+    name_changes: int
+    cuts: int
+
+    def run(self) -> None:
+        """Sync; an OSError means the data directory must go offline."""
+        for file in self.files:
+            file.sync()
+        for directory in self.directories:
+            self.disk.sync_dir(directory)
+
+
+class LogContext(NamedTuple):
+    """What a log shares with the others of its data directory."""
+
+    files: OpenFiles
+    checkpoints: Checkpoints
+    health: DirectoryHealth
+
+
+class Contents(NamedTuple):
+    """What opening a partition directory found."""
+
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    producers: ProducerStates
+    log_start_offset: int
+    end_offset: int
+    is_new: bool = False
+    was_clean: bool = False
+
+
+class Log:
+    """One partition's log, made by `recovery.open_log`."""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        directory: str,
+        config: LogConfig,
+        context: LogContext,
+        contents: Contents,
+    ) -> None:
+        self.partition = partition
+        self.directory = directory
+        self.epochs = contents.epochs
+        self.producers = contents.producers
+        self.log_start_offset = contents.log_start_offset
+        self.end_offset = self.flushed_offset = contents.end_offset
+        self.producer_files = ProducerFiles(context.files.disk, directory)
+        self._context = context
+        self._health = context.health
+        self._segments = contents.segments
+        self._bases = [segment.base_offset for segment in contents.segments]
+        self._active = contents.segments[-1]
+        self._to_sync: list[File] = []  # closed segments, indexes and snapshots since the last flush
+        self._synced_files = 0  # how many have left that list
+        self._name_changes = 1 if contents.is_new else 0  # files made or removed in the directory
+        self._synced_names = 0  # how many of those are durable
+        self._epochs_changed = False
+        self._cuts = 0  # truncations so far
+        self._opened_clean_at = contents.end_offset if contents.was_clean else -1
+        self._checkpointed = (-1, -1, -1)
+        self._snapshot_size = 0  # of the active segment when producers were last written
+        self.config = config
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        # What every append asks for, without the way through the configuration.
+        self._max_message_bytes = config.max_message_bytes
+        self._must_sync = config.flush_policy is FlushPolicy.FSYNC
+        self._stamps_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
+        self._limit_active()
+
+    def __repr__(self) -> str:
+        return f"Log({self.partition}, {self.log_start_offset}..{self.end_offset})"
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self._segments)
+
+    @property
+    def active(self) -> Segment:
+        return self._active
+
+    @property
+    def cuts(self) -> int:
+        """How often the end was cut: after that, offsets and segments may hold something else."""
+        return self._cuts
+
+    @property
+    def size(self) -> int:
+        """Bytes of record batches."""
+        return sum(segment.size for segment in self._segments)
+
+    # Appending
+
+    def append(self, data: bytearray | memoryview, *, leader_epoch: int, now_ms: int) -> Appended:
+        """Take batches as the leader: check them, give them the next offsets in place, write them in one go.
+
+        `data` becomes the log's: its batches carry their offsets afterwards.
+        """
+        if self._health.offline_reason is not None:
+            self._health.check()
+        latest_epoch = self.epochs.latest
+        if leader_epoch < latest_epoch:
+            raise FencedLeaderEpoch(
+                f"{self.partition} was written by leader epoch {latest_epoch}; epoch {leader_epoch} is over"
+            )
+        header = read_alone(data)
+        if header is None:
+            return self._append_several(data, leader_epoch=leader_epoch, now_ms=now_ms)
+        self._check_new(header)
+        has_producer = header.producer_id != NO_PRODUCER_ID
+        if has_producer:
+            written = self._check_producer(data, header)
+            if written is not None:
+                return Appended(written.first_offset, written.last_offset, NO_TIMESTAMP, is_duplicate=True)
+        first_offset = self.end_offset
+        last_offset = first_offset + header.last_offset_delta
+        assign_offset(data, 0, header, base_offset=first_offset, leader_epoch=leader_epoch)
+        stamped = self._stamp(data, 0, header, now_ms) if self._stamps_time else NO_TIMESTAMP
+        timestamp = header.max_timestamp if stamped == NO_TIMESTAMP else stamped
+        try:
+            if not self._active.append(data, last_offset, timestamp):
+                self.roll()
+                self._active.append(data, last_offset, timestamp)
+        except OSError as error:
+            raise self._health.fail(error) from error
+        self.end_offset = last_offset + 1
+        if leader_epoch != latest_epoch:
+            self._epochs_changed |= self.epochs.assign(leader_epoch, first_offset)
+        if has_producer:
+            self._apply_producer(data, read_header(data))
+        if self._active.held is None:
+            self._hold_active()
+        return _new_appended(Appended, (first_offset, last_offset, stamped, False))
+
+    def _append_several(self, data: bytearray | memoryview, *, leader_epoch: int, now_ms: int) -> Appended:
+        batches = list(iter_batches(data))
+        for position, header in batches:
+            check_batch(data, position, header)
+            self._check_new(header)
+            if header.has_producer:
+                raise InvalidRecord("a batch of an idempotent producer must come alone")
+        offset = first_offset = self.end_offset
+        placed, stamped = [], NO_TIMESTAMP
+        for position, header in batches:
+            assign_offset(data, position, header, base_offset=offset, leader_epoch=leader_epoch)
+            stamped = self._stamp(data, position, header, now_ms) if self._stamps_time else NO_TIMESTAMP
+            timestamp = header.max_timestamp if stamped == NO_TIMESTAMP else stamped
+            placed.append((position, offset + header.last_offset_delta, timestamp))
+            offset += header.last_offset_delta + 1
+        self._write_several(data, placed)
+        if leader_epoch != self.epochs.latest:
+            self._epochs_changed |= self.epochs.assign(leader_epoch, first_offset)
+        self._hold_active()
+        return Appended(first_offset, offset - 1, stamped)
+
+    def append_as_follower(self, data: bytearray | memoryview) -> Appended:
+        """Take batches that the leader has given their offsets, exactly as they are."""
+        self._health.check()
+        batches = list(iter_batches(data))
+        offset, latest_epoch = self.end_offset, self.epochs.latest
+        placed = []
+        for position, header in batches:
+            check_batch(data, position, header)
+            if header.is_control and header.has_producer:
+                read_marker(data, position, header)  # refused now, not when it is written
+            if header.base_offset < offset:
+                raise OffsetOutOfRange(
+                    f"{self.partition} ends at {offset}; the leader sent a batch at {header.base_offset}"
+                )
+            if header.leader_epoch < latest_epoch:
+                raise FencedLeaderEpoch(
+                    f"the leader sent a batch of epoch {header.leader_epoch} after one of {latest_epoch}"
+                )
+            latest_epoch = header.leader_epoch
+            placed.append((position, header.last_offset, header.max_timestamp))
+            offset = header.next_offset
+        if not placed:
+            raise CorruptRecord("no batch to append")
+        if offset - 1 - self.end_offset > MAX_RELATIVE_OFFSET:
+            return self._append_with_gap(data, batches)
+        self._write_several(data, placed)
+        for position, header in batches:
+            self._epochs_changed |= self.epochs.assign(header.leader_epoch, header.base_offset)
+            if header.has_producer:
+                self._apply_producer(memoryview(data)[position : position + header.size], header)
+        self._hold_active()
+        return Appended(batches[0][1].base_offset, offset - 1, NO_TIMESTAMP)
+
+    def _append_with_gap(self, data: bytearray | memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> Appended:
+        """Take batches that reach farther than a segment can: compaction left the leader a gap of 2**31 offsets."""
+        if len(batches) == 1:
+            self._leap_to(batches[0][1].base_offset)
+        view = memoryview(data)
+        appended = [self.append_as_follower(view[at : at + header.size]) for at, header in batches]
+        return Appended(appended[0].first_offset, appended[-1].last_offset, NO_TIMESTAMP)
+
+    def note_leader_epoch(self, epoch: int) -> None:
+        """A leader begins `epoch` here, with nothing written in it yet."""
+        self._epochs_changed |= self.epochs.assign(epoch, self.end_offset)
+
+    def _check_new(self, header: BatchHeader) -> None:
+        if header.batch_length + LOG_OVERHEAD > self._max_message_bytes:
+            raise RecordTooLarge(
+                f"a batch of {header.size} bytes is over max.message.bytes={self._max_message_bytes} "
+                f"of {self.partition}"
+            )
+        if header.record_count != header.last_offset_delta + 1:
+            raise InvalidRecord(
+                f"a batch of {header.record_count} records ends with offset delta {header.last_offset_delta}"
+            )
+        if header.producer_id == NO_PRODUCER_ID and header.attributes > HIGHEST_PLAIN_ATTRIBUTES:
+            raise InvalidRecord("a transactional or control batch needs the producer whose transaction it is part of")
+
+    def _check_producer(self, data: bytearray | memoryview, header: BatchHeader) -> WrittenBatch | None:
+        """The batch that this one repeats, if it does; refused when it does not follow."""
+        if header.is_control:
+            self.producers.check_marker(header, read_marker(data, 0, header))
+            return None
+        written = self.producers.find_duplicate(header)
+        if written is None:
+            self.producers.check(header)
+        return written
+
+    def _stamp(self, data: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> int:
+        """Put the log's time on a batch; markers keep their own."""
+        if header.is_control:
+            return NO_TIMESTAMP
+        stamp_log_append_time(data, position, header, now_ms)
+        return now_ms
+
+    def _apply_producer(self, data: bytearray | memoryview, header: BatchHeader) -> None:
+        marker = read_marker(data, 0, header) if header.is_control else None
+        completed = self.producers.apply(
+            header, marker if marker is not None and marker.type.ends_transaction else None
+        )
+        if completed is not None and completed.is_aborted:
+            with self._health.guarded():
+                self._active.add_aborted(
+                    AbortedTransaction(
+                        completed.producer_id,
+                        completed.first_offset,
+                        completed.last_offset,
+                        self.producers.last_stable_offset_after(completed),
+                    )
+                )
+                self._to_sync.append(self._context.files.file(self._active.path(TXN_INDEX)))
+                self._name_changes += 1
+
+    def _write_several(self, data: bytearray | memoryview, placed: Sequence[tuple[int, int, int]]) -> None:
+        try:
+            if not self._active.append_several(data, placed):
+                self.roll()
+                self._active.append_several(data, placed)
+        except OSError as error:
+            raise self._health.fail(error) from error
+        self.end_offset = placed[-1][1] + 1
+
+    def _hold_active(self) -> None:
+        """The last step of an append: a flush must find all of it done."""
+        if not self._active.hold() and self._must_sync:
+            self.flush()  # as many files wait for their sync as may be open: this one waits for its own
+
+    def roll(self) -> None:
+        """Close the active segment and start the next one at the end of the log."""
+        if self._active.size:
+            self._roll_at(self.end_offset)
+
+    def _leap_to(self, base_offset: int) -> None:
+        """Go on at `base_offset` in a segment of its own.
+
+        Recovery takes a gap between segments for loss, unless the recovery point lies behind it: so it does, durably,
+        before anything is written there.
+        """
+        self.flush()
+        with self._health.guarded():
+            self._roll_at(base_offset)
+        self.end_offset = base_offset
+        self.flush()
+        self.prepare_checkpoint()
+        with self._health.guarded():
+            self._context.checkpoints.write()
+
+    def _roll_at(self, base_offset: int) -> None:
+        if self._name_changes and not self._synced_names:
+            # The first segment of a new log: were its name lost and the next one's not, the log would begin in a hole.
+            self.flush()
+        self._to_sync.append(self._active.file())
+        self._active.release()
+        self._to_sync += self._active.close()
+        self._to_sync.append(self.producer_files.write(self.end_offset, self.producers))
+        self._start_segment(base_offset)
+
+    def _start_segment(self, base_offset: int) -> None:
+        self._active = Segment.create(
+            self._context.files,
+            self.directory,
+            base_offset,
+            index_interval_bytes=self.config.index_interval_bytes,
+        )
+        self._limit_active()
+        self._segments.append(self._active)
+        self._bases.append(base_offset)
+        self._name_changes += 1
+        self._snapshot_size = 0
+
+    # Durability
+
+    def begin_flush(self) -> FlushPlan | None:
+        """What to sync for all that is appended so far; None when nothing is. Then run it, then `end_flush`.
+
+        Plans may overlap: what one covers stays on the list until it has ended.
+        """
+        self._health.check()
+        directories: tuple[str, ...] = ()
+        if self._synced_names != self._name_changes:
+            directories = (self.directory,) if self._synced_names else (self.directory, parent_of(self.directory))
+        elif self.flushed_offset == self.end_offset and not self._to_sync:
+            return None
+        files = (*self._to_sync, self._active.file())
+        disk = self._context.files.disk
+        closed_files = self._synced_files + len(self._to_sync)
+        return FlushPlan(disk, files, directories, self.end_offset, closed_files, self._name_changes, self._cuts)
+
+    def end_flush(self, plan: FlushPlan) -> None:
+        """The plan ran: what it covered is durable."""
+        # By number, not by file: a transaction index is on the list again for each abort.
+        count = max(plan.closed_files - self._synced_files, 0)
+        del self._to_sync[:count]
+        self._synced_files += count
+        self._synced_names = max(self._synced_names, plan.name_changes)
+        if plan.cuts != self._cuts:
+            return  # a truncation came in between: the offsets may lead to other records by now
+        self.flushed_offset = max(self.flushed_offset, plan.end_offset)
+        if self.flushed_offset == self.end_offset:
+            self._active.release()
+
+    @property
+    def has_closed_files(self) -> bool:
+        """Whether closed segments wait for their sync, which they should get soon whatever the policy."""
+        return bool(self._to_sync)
+
+    def flush(self) -> None:
+        """Make everything appended so far durable, here and now."""
+        plan = self.begin_flush()
+        if plan is not None:
+            with self._health.guarded():
+                plan.run()
+            self.end_flush(plan)
+
+    def prepare_checkpoint(self) -> None:
+        """Write what spares the next recovery work, and note the recovery point to be checkpointed."""
+        if self._checkpointed != (self.flushed_offset, self.end_offset, self._cuts):
+            with self._health.guarded():
+                self.write_epochs()
+                self._active.write_indexes()
+                if self._active.size - self._snapshot_size >= SNAPSHOT_INTERVAL_BYTES:
+                    self._write_producers()
+            self._checkpointed = (self.flushed_offset, self.end_offset, self._cuts)
+        self._context.checkpoints.set_recovery_point(self.partition, self.flushed_offset)
+        self._context.checkpoints.set_log_start(self.partition, self.log_start_offset)
+
+    def close(self) -> None:
+        """Make the records durable and write indexes and producers, so that opening again need not look.
+
+        Those are not synced one by one: the data directory does so once for all its logs.
+        """
+        self.flush()
+        if self.end_offset != self._opened_clean_at or self._cuts:
+            self.prepare_checkpoint()
+            with self._health.guarded():
+                self._active.write_indexes()
+                self._write_producers()
+        self._context.checkpoints.set_recovery_point(self.partition, self.flushed_offset)
+        self._context.checkpoints.set_log_start(self.partition, self.log_start_offset)
+        self.forget_files()
+
+    def _write_producers(self) -> None:
+        self.producer_files.write(self.end_offset, self.producers)
+        self.producer_files.remove_between(self._active.base_offset, self.end_offset)
+        self._snapshot_size = self._active.size
+
+    def forget_files(self) -> None:
+        """Let go of everything open: the directory is gone."""
+        for segment in self._segments:
+            segment.forget_files()
+
+    def write_epochs(self) -> None:
+        """Make the history of epochs durable, if it changed."""
+        if self._epochs_changed:
+            write_epochs(self._context.files.disk, f"{self.directory}/{EPOCH_CHECKPOINT}", self.epochs.entries)
+            self._epochs_changed = False
+
+    # Reading
+
+    def read(self, offset: int, *, max_bytes: int, end_offset: int | None = None) -> Slice | None:
+        """The batches from the one that holds `offset` on: up to `max_bytes` of one segment, none that reaches
+        `end_offset`, but at least one. None when there is nothing below `end_offset`.
+
+        The last batch may be incomplete; consumers of the protocol expect that.
+        """
+        self._health.check()
+        bound = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
+        self.check_readable(offset)
+        if offset >= bound:
+            return None
+        try:
+            for index in range(self._segment_index(offset), len(self._segments)):
+                segment = self._segments[index]
+                if segment.base_offset >= bound:
+                    return None
+                found = segment.find(offset)
+                if found is None:
+                    continue  # compaction emptied the rest of this segment
+                position, header = found
+                if header.last_offset >= bound:
+                    return None
+                limit = self._position_of(index, bound)
+                size = max(min(max_bytes, limit - position), header.size)
+                return Slice(segment.file(), position, size)
+        except OSError as error:
+            raise self._health.fail(error) from error
+        return None
+
+    def epoch_end(self, epoch: int) -> EpochEnd:
+        """Where a leader epoch ended: what a follower or a consumer checks its own history against."""
+        return self.epochs.end_offset_for(epoch, log_end_offset=self.end_offset)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Up to where `read_committed` may read."""
+        unstable = self.producers.first_unstable_offset(high_watermark)
+        return high_watermark if unstable is None else min(unstable, high_watermark)
+
+    def segments_from(self, offset: int) -> Iterator[Segment]:
+        """The segments that hold `offset` and everything after it."""
+        return iter(self._segments[self._segment_index(offset) :])
+
+    def check_readable(self, offset: int) -> None:
+        """Refuse an offset that is not in the log."""
+        if not self.log_start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is not in {self.partition}, which has {self.log_start_offset} to {self.end_offset}"
+            )
+
+    def _segment_index(self, offset: int) -> int:
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def _position_of(self, index: int, bound: int) -> int:
+        """Where the batches of a segment that lie wholly below `bound` end."""
+        segment = self._segments[index]
+        if bound == self.end_offset or (index + 1 < len(self._bases) and self._bases[index + 1] <= bound):
+            return segment.size
+        found = segment.find(bound)
+        return segment.size if found is None else found[0]
+
+    # Cutting. What goes first and what must be durable in between is in `truncate`, `retention` and `compaction`.
+
+    def set_segments(self, segments: list[Segment]) -> None:
+        """Take these as the segments of the log, the last one active."""
+        assert segments[-1].is_active
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._active = segments[-1]
+        self._limit_active()
+
+    def _limit_active(self) -> None:
+        self._active.set_limits(max_size=self._config.segment_bytes, max_age_ms=self._config.segment_ms)
+
+    def cut_end(self, segments: list[Segment], *, end_offset: int) -> None:
+        """The log now ends at `end_offset` with these segments, all of it durable."""
+        self.set_segments(segments)
+        self._cuts += 1
+        self._synced_files += len(self._to_sync)
+        self._to_sync.clear()
+        self.end_offset = self.flushed_offset = end_offset
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self._snapshot_size = 0
+        self._epochs_changed |= self.epochs.truncate_to(end_offset)
+        self.write_epochs()
+
+    def forget_epochs(self) -> None:
+        """Everything is removed: what the log takes next may come from any epoch."""
+        self._epochs_changed |= self.epochs.truncate_to(0)
+        self.write_epochs()
+
+    def cut_start(self, segments: list[Segment], *, log_start_offset: int) -> None:
+        """The log now starts at `log_start_offset`, with these segments."""
+        self.set_segments(segments)
+        self.log_start_offset = log_start_offset
+        self._epochs_changed |= self.epochs.truncate_before(log_start_offset)
+
+    @property
+    def context(self) -> LogContext:
+        return self._context

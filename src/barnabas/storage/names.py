@@ -1,0 +1,65 @@
+"""The names in a data directory: what each file of a partition is called, and what a name says."""
+
+from typing import Final
+
+from barnabas.core.model import TopicPartition
+
+LOG: Final = ".log"
+INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TXN_INDEX: Final = ".txnindex"
+SNAPSHOT: Final = ".snapshot"
+CLEANED: Final = ".cleaned"  # compaction's output while it is written; worthless after a crash
+SWAP: Final = ".swap"  # compaction's finished output, waiting to take the place of what it replaces
+TEMPORARY: Final = ".tmp"  # a small file about to be renamed over the one it replaces
+DELETED: Final = "-delete"  # a partition directory on its way out
+
+EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+
+SEGMENT_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
+
+
+def parent_of(path: str) -> str:
+    """The directory that a path is in."""
+    parent, slash, _ = path.rpartition("/")
+    return parent or slash or "."
+
+
+def segment_file(directory: str, base_offset: int, suffix: str) -> str:
+    return f"{directory}/{base_offset:020d}{suffix}"
+
+
+def swap_file(directory: str, base_offset: int, end_base_offset: int) -> str:
+    """A compacted segment that replaces every segment with a base offset in [base, end base)."""
+    return f"{directory}/{base_offset:020d}.{end_base_offset:020d}{SWAP}"
+
+
+def swap_txn_index_file(directory: str, base_offset: int, end_base_offset: int) -> str:
+    """The transaction index of a compacted segment until the swap is finished. Without a swap file it is a leftover."""
+    return f"{directory}/{base_offset:020d}.{end_base_offset:020d}{TXN_INDEX}{SWAP}"
+
+
+def parse_swap(name: str) -> tuple[int, int] | None:
+    """The range of base offsets that a swap file replaces."""
+    base, _, end_base = name.removesuffix(SWAP).partition(".")
+    if name.endswith(SWAP) and base.isdecimal() and end_base.isdecimal():
+        return int(base), int(end_base)
+    return None
+
+
+def base_offset_of(name: str, suffix: str) -> int | None:
+    """The offset in the name of a file with this suffix."""
+    stem = name.removesuffix(suffix)
+    return int(stem) if stem != name and len(stem) == 20 and stem.isdecimal() else None
+
+
+def parse_partition(name: str) -> TopicPartition | None:
+    """The partition that a directory name stands for."""
+    topic, _, partition = name.rpartition("-")
+    if topic and partition.isdecimal() and str(int(partition)) == partition:
+        return TopicPartition(topic, int(partition))
+    return None

@@ -1,0 +1,368 @@
+"""Opening a partition directory: at once after a clean shutdown, and at the last good batch after a crash.
+
+After a crash the recovery point R divides the log. Below R everything was synced and is not read again, but for
+batch headers since the last snapshot of the producers. From R on every byte is checked: a batch that an interrupted
+write explains is cut away with all that follows it, for none of it was ever acknowledged as durable. A batch that
+is whole and wrong is damage. It is reported as `CorruptLog` and nothing is cut.
+
+What the names in the directory say is settled first: leftovers of interrupted work are finished (a compacted segment
+about to take its place) or removed (everything else).
+"""
+
+import itertools
+from dataclasses import dataclass, field
+
+from barnabas.core.errors import CorruptLog
+from barnabas.core.model import NO_PRODUCER_ID, TopicPartition
+from barnabas.core.replica.leader_epochs import EpochStart, LeaderEpochs
+from barnabas.core.replica.producers import ProducerStates
+from barnabas.storage.checkpoints import read_epochs, write_epochs
+from barnabas.storage.config import LogConfig
+from barnabas.storage.log import Contents, Log, LogContext
+from barnabas.storage.names import (
+    CLEANED,
+    EPOCH_CHECKPOINT,
+    INDEX,
+    LOG,
+    SEGMENT_SUFFIXES,
+    SWAP,
+    TEMPORARY,
+    TIME_INDEX,
+    TXN_INDEX,
+    base_offset_of,
+    parse_swap,
+    segment_file,
+    swap_file,
+    swap_txn_index_file,
+)
+from barnabas.storage.offset_index import DamagedIndex
+from barnabas.storage.producer_files import ProducerFiles, aborted_entry, find_aborted, replay_batch
+from barnabas.storage.scan import BadBatch, FoundBatch, scan_batches, walk_headers
+from barnabas.storage.segment import Segment
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a log found and did."""
+
+    partition: TopicPartition
+    was_clean: bool
+    checked_bytes: int = 0
+    cut_bytes: int = 0
+    cut_segments: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def open_log(
+    partition: TopicPartition,
+    directory: str,
+    config: LogConfig,
+    context: LogContext,
+    *,
+    is_clean: bool,
+) -> tuple[Log, RecoveryReport]:
+    """Open the log in `directory`, making it if there is none. `is_clean` says it was closed, not cut off."""
+    with context.health.guarded():
+        return _Opening(partition, directory, config, context).open(is_clean=is_clean)
+
+
+def finish_swaps(context: LogContext, directory: str, swaps: list[tuple[int, int]]) -> None:
+    """Put finished compacted segments in the place of all segments with a base in [base, end base) of each.
+
+    Also done again after a crash at any point of it. The swap file goes last, when all else is durable: as long as it
+    is there, the swap is not finished. The transaction index comes with the segment and is in place before it,
+    for the two must fit: aborted data would be seen without it, and committed data hidden by what it has too much.
+    """
+    disk = context.files.disk
+    for name in disk.list_dir(directory):
+        for suffix in SEGMENT_SUFFIXES:
+            base = base_offset_of(name, suffix)
+            if base is not None and _is_replaced(base, suffix, swaps):
+                context.files.forget(f"{directory}/{name}")
+                disk.remove(f"{directory}/{name}")
+    for swap in swaps:
+        _move(context, swap_txn_index_file(directory, *swap), segment_file(directory, swap[0], TXN_INDEX))
+    disk.sync_dir(directory)
+    for swap in swaps:
+        _move(context, swap_file(directory, *swap), segment_file(directory, swap[0], LOG))
+    disk.sync_dir(directory)
+
+
+def _is_replaced(base: int, suffix: str, swaps: list[tuple[int, int]]) -> bool:
+    return any(start <= base < end and (base > start or suffix in (INDEX, TIME_INDEX)) for start, end in swaps)
+
+
+def _move(context: LogContext, source: str, target: str) -> None:
+    """Rename over `target`; a source that is gone was moved before."""
+    disk = context.files.disk
+    context.files.forget(target)
+    if disk.exists(source):
+        disk.rename(source, target)
+    if disk.exists(source):
+        disk.remove(source)  # both were names of one file, left by a rename that a crash interrupted
+
+
+class _Opening:
+    """The opening of one log; lives as long as that takes."""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        directory: str,
+        config: LogConfig,
+        context: LogContext,
+    ) -> None:
+        self._partition = partition
+        self._directory = directory
+        self._config = config
+        self._context = context
+        self._disk = context.files.disk
+        self._log_start = context.checkpoints.log_start(partition)
+        self._recovery_point = context.checkpoints.recovery_point(partition)
+        self._producer_files = ProducerFiles(self._disk, directory)
+        self._producers = ProducerStates()
+        self._epochs = LeaderEpochs()
+        self._stored_epochs: tuple[EpochStart, ...] = ()
+
+    def open(self, *, is_clean: bool) -> tuple[Log, RecoveryReport]:
+        report = RecoveryReport(self._partition, was_clean=is_clean)
+        is_new = not self._disk.exists(self._directory)
+        self._disk.make_dir(self._directory)
+        segments = self._list_segments(report)
+        self._stored_epochs = tuple(read_epochs(self._disk, f"{self._directory}/{EPOCH_CHECKPOINT}"))
+        if not segments:
+            if self._recovery_point > self._log_start:
+                raise CorruptLog(
+                    f"{self._directory} has no segments, but was synced up to offset {self._recovery_point}: files "
+                    "are missing; restore them from a replica or a backup"
+                )
+            return self._create(is_new=is_new), report
+        self._epochs = LeaderEpochs(self._stored_epochs)
+        known_to = self._recovery_point
+        end_offset = self._open_clean(segments) if is_clean else None
+        if end_offset is None:
+            report.was_clean = False
+            end_offset = self._recover(segments, report)
+        log_start = max(self._log_start, segments[0].base_offset)
+        if end_offset < log_start and known_to <= log_start:
+            # What a crash left of a log that was being emptied, all of it below the start.
+            self._drop(segments, 0, report)
+            return self._create(is_new=False), report
+        if log_start > end_offset:
+            raise CorruptLog(
+                f"{self._directory} ends at offset {end_offset}, but records up to {log_start} were deleted from it: "
+                "files are missing"
+            )
+        contents = Contents(segments, self._epochs, self._producers, log_start, end_offset, was_clean=report.was_clean)
+        return self._make_log(contents), report
+
+    def _create(self, *, is_new: bool) -> Log:
+        """An empty log, starting where deleted records ended. Its names are durable with its first flush."""
+        # What is left of an earlier life, whose removal was cut off, goes before there is a segment it could pass for.
+        self._producer_files.remove_beyond(-1)
+        if self._stored_epochs:
+            self._stored_epochs = ()
+            write_epochs(self._disk, f"{self._directory}/{EPOCH_CHECKPOINT}", ())
+        elif not is_new:
+            self._disk.sync_dir(self._directory)
+        self._epochs, self._producers = LeaderEpochs(), ProducerStates()
+        segment = Segment.create(
+            self._context.files,
+            self._directory,
+            self._log_start,
+            index_interval_bytes=self._config.index_interval_bytes,
+        )
+        return self._make_log(
+            Contents([segment], self._epochs, self._producers, self._log_start, self._log_start, is_new=True)
+        )
+
+    def _make_log(self, contents: Contents) -> Log:
+        contents.epochs.truncate_to(contents.end_offset)
+        contents.epochs.truncate_before(contents.log_start_offset)
+        if contents.epochs.entries != self._stored_epochs:
+            # At once: the next recovery point may pass epochs that only this recovery found, or that were cut.
+            write_epochs(self._disk, f"{self._directory}/{EPOCH_CHECKPOINT}", contents.epochs.entries)
+        return Log(self._partition, self._directory, self._config, self._context, contents)
+
+    # Names
+
+    def _list_segments(self, report: RecoveryReport) -> list[Segment]:
+        """The segments there are, after interrupted work is finished or undone."""
+        names = self._disk.list_dir(self._directory)
+        for name in names:
+            if name.endswith((CLEANED, TEMPORARY)):
+                self._disk.remove(f"{self._directory}/{name}")
+                report.notes.append(f"removed unfinished {name}")
+        swaps = [swap for name in names if (swap := parse_swap(name)) is not None]
+        if swaps:
+            finish_swaps(self._context, self._directory, swaps)
+            report.notes.append(f"finished the swap of {len(swaps)} compacted segments")
+        names = self._disk.list_dir(self._directory)
+        for name in [name for name in names if name.endswith(TXN_INDEX + SWAP)]:
+            names.remove(name)
+            self._disk.remove(f"{self._directory}/{name}")
+            report.notes.append(f"removed unfinished {name}")
+        bases = sorted(base for name in names if (base := base_offset_of(name, LOG)) is not None)
+        deleted = [base for base, following in itertools.pairwise(bases) if following <= self._log_start]
+        known = set(bases[len(deleted) :])
+        for name in names:
+            for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
+                base = base_offset_of(name, suffix)
+                if base is not None and base not in known:
+                    self._disk.remove(f"{self._directory}/{name}")
+                    report.notes.append(f"removed leftover {name}")
+        return [
+            Segment(
+                self._context.files,
+                self._directory,
+                base,
+                index_interval_bytes=self._config.index_interval_bytes,
+            )
+            for base in sorted(known)
+        ]
+
+    # After a clean shutdown
+
+    def _open_clean(self, segments: list[Segment]) -> int | None:
+        """The end offset, read from the last segment's tail; None when something does not fit after all."""
+        last = segments[-1]
+        try:
+            end_offset = last.activate()
+            last.aborted()
+        except (CorruptLog, DamagedIndex):
+            return None
+        snapshot = self._producer_files.newest(at_most=end_offset)
+        if end_offset != max(self._recovery_point, last.base_offset) or snapshot is None:
+            return None
+        if snapshot[0] != end_offset:
+            return None
+        self._producers.restore(snapshot[1])
+        return end_offset
+
+    # After a crash
+
+    def _recover(self, segments: list[Segment], report: RecoveryReport) -> int:
+        # What comes before the first segment is deleted: its producers and epochs are known, or nobody knows them.
+        recovery_point = self._recovery_point = max(self._recovery_point, segments[0].base_offset)
+        first = max((i for i, each in enumerate(segments) if each.base_offset <= recovery_point), default=0)
+        known_size = self._known_size(segments[first])
+        self._epochs.truncate_to(recovery_point + 1)  # one that begins there may span a gap; if not, the scan says so
+        self._replay_known(segments[: first + 1], known_size)
+        self._cut_aborted(segments[: first + 1], known_size)
+        end_offset = max(recovery_point, segments[first].base_offset)
+        is_whole = True
+        for index in range(first, len(segments)):
+            segment = segments[index]
+            if index > first:
+                if not is_whole or segment.base_offset != end_offset:
+                    # Only an unsynced end of the segment before explains a gap: nothing from here on was durable.
+                    self._drop(segments, index, report)
+                    break
+                self._close(segments[index - 1])
+            position = known_size if index == first else 0
+            end_offset, is_whole = self._check_segment(segment, position, end_offset, report)
+        self._settle(segments[-1], end_offset)
+        return end_offset
+
+    def _known_size(self, segment: Segment) -> int:
+        """Where the batches below the recovery point end in the segment that holds it."""
+        recovery_point, end = self._recovery_point, segment.size
+        start = segment.known_position(recovery_point)
+        next_offset, position = segment.base_offset, start
+        try:
+            for position, header in walk_headers(segment.file(), start, end):
+                if header.base_offset >= recovery_point:
+                    return position
+                next_offset = header.next_offset
+                if next_offset >= recovery_point:
+                    return position + header.size
+        except BadBatch as bad:
+            if next_offset < recovery_point:
+                raise bad.as_corrupt_log() from bad
+            return position
+        if next_offset < recovery_point:
+            raise CorruptLog(
+                f"{segment.log_path} ends before offset {recovery_point}, up to which it was synced: bytes are "
+                "missing; restore the file from a replica or a backup"
+            )
+        return end
+
+    def _replay_known(self, segments: list[Segment], known_size: int) -> None:
+        """Bring the producers up to the recovery point: the newest snapshot, then batch headers after it."""
+        start_offset = segments[0].base_offset
+        snapshot = self._producer_files.newest(at_most=self._recovery_point)
+        if snapshot is not None and snapshot[0] >= start_offset:
+            start_offset, producers = snapshot
+            self._producers.restore(producers)
+        first = max(i for i, each in enumerate(segments) if each.base_offset <= start_offset)
+        for segment in segments[first:]:
+            end = known_size if segment is segments[-1] else segment.size
+            start = segment.known_position(start_offset)
+            try:
+                for position, header in walk_headers(segment.file(), start, end):
+                    if header.base_offset >= start_offset:
+                        replay_batch(self._producers, segment, position, header)
+            except BadBatch as bad:
+                raise bad.as_corrupt_log() from bad
+
+    def _cut_aborted(self, segments: list[Segment], known_size: int) -> None:
+        """Bring the transaction index of the segment with the recovery point back to that point."""
+        try:
+            segments[-1].cut_aborted(self._recovery_point)
+        except DamagedIndex:
+            segments[-1].replace_aborted(find_aborted(self._producer_files, segments, end_position=known_size))
+
+    def _check_segment(
+        self, segment: Segment, position: int, min_offset: int, report: RecoveryReport
+    ) -> tuple[int, bool]:
+        """Check every byte from `position` on and index it; a torn end is cut. (End offset, whether whole.)"""
+        end = segment.size
+        report.checked_bytes += end - position
+        if segment.base_offset > self._recovery_point:
+            segment.forget_aborted()
+        segment.start_rebuilding(position)
+        end_offset = min_offset
+        try:
+            for batch in scan_batches(segment.file(), position, end, min_offset=min_offset):
+                header = batch.header
+                segment.note_batch(batch.position, header)
+                end_offset = header.base_offset + header.last_offset_delta + 1
+                if header.leader_epoch != self._epochs.latest:
+                    self._epochs.assign(header.leader_epoch, header.base_offset)
+                if header.producer_id != NO_PRODUCER_ID:
+                    self._replay_checked(segment, batch)
+        except BadBatch as bad:
+            if not bad.is_torn:
+                raise bad.as_corrupt_log() from bad
+            report.checked_bytes -= end - bad.position
+            report.cut_bytes += end - bad.position
+            report.notes.append(f"cut {end - bad.position} bytes of an interrupted write: {bad}")
+            segment.truncate(bad.position, end_offset=end_offset)
+            return end_offset, False
+        return end_offset, True
+
+    def _replay_checked(self, segment: Segment, batch: FoundBatch) -> None:
+        completed = replay_batch(self._producers, segment, batch.position, batch.header)
+        if completed is not None and completed.is_aborted:
+            segment.add_aborted(aborted_entry(self._producers, completed))
+
+    def _drop(self, segments: list[Segment], index: int, report: RecoveryReport) -> None:
+        for segment in reversed(segments[index:]):
+            report.cut_bytes += segment.size
+            report.cut_segments += 1
+            report.notes.append(f"removed {segment.log_path}: what came before it was never synced")
+            segment.remove()
+        del segments[index:]
+
+    def _close(self, segment: Segment) -> None:
+        segment.file().sync()
+        for file in segment.close():
+            file.sync()
+
+    def _settle(self, active: Segment, end_offset: int) -> None:
+        """Make what was found durable, for from now on it counts as such."""
+        active.file().sync()
+        for file in (*active.write_indexes(), *active.txn_index_files()):
+            file.sync()
+        self._producer_files.remove_beyond(end_offset)
+        self._disk.sync_dir(self._directory)

@@ -1,0 +1,137 @@
+"""Cutting a log: a follower's end (`truncate_to`), deleted records at the front (`delete_before`), or all of it.
+
+The order is what makes a crash harmless. Before the end is cut, the recovery point is durably below the cut: what is
+appended afterwards must not pass for known-good data. Before the front is cut, the new start is durable: files
+that a crash brings back are then known to be deleted.
+"""
+
+from barnabas.core.errors import OffsetOutOfRange
+from barnabas.core.replica.producers import ProducerStates
+from barnabas.storage.log import Log
+from barnabas.storage.lookup import aborted_in
+from barnabas.storage.producer_files import replay_batch
+from barnabas.storage.segment import Segment
+
+
+def truncate_to(log: Log, offset: int) -> int:
+    """Remove every batch that ends at or after `offset`; returns the new end offset.
+
+    The batch that holds `offset` goes as a whole, and a gap that compaction left ends where the batch before it
+    does, so the log may end below `offset`.
+    """
+    if offset >= log.end_offset:
+        return log.end_offset
+    if offset <= log.segments[0].base_offset:
+        reset_to(log, offset)
+        return offset
+    log.context.health.check()
+    segments = list(log.segments)
+    last = max(index for index, segment in enumerate(segments) if segment.base_offset <= offset)
+    kept, cut = segments[last], segments[last + 1 :]
+    with log.context.health.guarded():
+        found = kept.find(offset)
+        position = kept.size if found is None else found[0]
+        end_offset = kept.end_offset_before(offset)
+        if end_offset < log.log_start_offset:
+            reset_to(log, end_offset)
+            return end_offset
+        log.flush()  # what stays counts as durable from now on
+        aborted_in(log, kept)  # whole, before it is cut
+        log.context.checkpoints.lower_recovery_point(log.partition, end_offset)
+        for segment in reversed(cut):
+            segment.remove()
+        if not kept.is_active:
+            kept.activate()
+        kept.truncate(position, end_offset=end_offset)
+        log.producer_files.remove_beyond(end_offset)
+        log.context.files.disk.sync_dir(log.directory)
+        log.cut_end(segments[: last + 1], end_offset=end_offset)
+        log.producers = producers_at(log, end_offset)
+    return end_offset
+
+
+def reset_to(log: Log, offset: int) -> None:
+    """Remove everything and go on at `offset`: for a follower whose leader no longer has what it holds."""
+    log.context.health.check()
+    with log.context.health.guarded():
+        log.flush()  # the names of a new log; the rest is about to go
+        log.context.checkpoints.lower_recovery_point(log.partition, 0)
+        for segment in reversed(log.segments):
+            segment.remove()
+        log.producer_files.remove_beyond(-1)
+        log.context.files.disk.sync_dir(log.directory)
+        # In between: with the old files it might lie beyond their end, without it the new one below the old start.
+        log.context.checkpoints.set_log_start(log.partition, offset)
+        log.context.checkpoints.write_log_starts()
+        log.forget_epochs()
+        segment = Segment.create(
+            log.context.files, log.directory, offset, index_interval_bytes=log.config.index_interval_bytes
+        )
+        segment.file().sync()
+        log.context.files.disk.sync_dir(log.directory)
+        log.producers = ProducerStates()
+        log.cut_end([segment], end_offset=offset)
+        log.log_start_offset = offset
+
+
+def delete_before(log: Log, offset: int) -> int:
+    """Make `offset` the first readable one and remove the segments wholly below it; returns the new start."""
+    if offset > log.end_offset:
+        raise OffsetOutOfRange(f"{log.partition} ends at {log.end_offset}, before {offset}")
+    if offset <= log.log_start_offset:
+        return log.log_start_offset
+    log.context.health.check()
+    with log.context.health.guarded():
+        if offset == log.end_offset:
+            log.roll()  # so that the active segment can go, too
+        drop_segments_below(log, offset)
+    return offset
+
+
+def drop_segments_below(log: Log, log_start_offset: int) -> list[Segment]:
+    """Start the log at `log_start_offset`, note that durably, and then remove the segments before it."""
+    segments = list(log.segments)
+    keep = 0
+    while keep + 1 < len(segments) and segments[keep + 1].base_offset <= log_start_offset:
+        keep += 1
+    dropped = segments[:keep]
+    if dropped or log_start_offset > log.flushed_offset:
+        log.flush()  # or a crash would leave a log that ends before its start, or no segment at all
+    if dropped:
+        # Once the start is noted a crash removes the segments, too: what only they could tell is kept before.
+        _keep_producers(log, segments[keep].base_offset)
+        log.write_epochs()
+    log.context.checkpoints.set_log_start(log.partition, log_start_offset)
+    log.context.checkpoints.write_log_starts()
+    log.cut_start(segments[keep:], log_start_offset=log_start_offset)
+    for segment in dropped:
+        segment.remove()
+    if dropped:
+        log.producer_files.remove_below(segments[keep].base_offset)
+    return dropped
+
+
+def _keep_producers(log: Log, offset: int) -> None:
+    """Make the snapshot at `offset` durable: of what is removed before it, it is all that stays."""
+    if log.producer_files.newest_offset(at_most=offset) != offset:  # a crash took it, or it is damaged
+        log.producer_files.write(offset, producers_at(log, offset))
+    log.producer_files.sync(offset)
+    log.context.files.disk.sync_dir(log.directory)
+
+
+def producers_at(log: Log, end_offset: int) -> ProducerStates:
+    """The producers of the log up to `end_offset`: the newest snapshot and the headers after it."""
+    producers = ProducerStates()
+    snapshot = log.producer_files.newest(at_most=end_offset)
+    start_offset = log.segments[0].base_offset
+    if snapshot is not None and snapshot[0] >= start_offset:
+        start_offset, entries = snapshot
+        producers.restore(entries)
+    for segment in log.segments_from(start_offset):
+        found = segment.find(start_offset) if segment.base_offset < end_offset else None
+        if found is None:
+            continue
+        for position, header in segment.headers(found[0]):
+            if start_offset <= header.base_offset < end_offset:
+                replay_batch(producers, segment, position, header)
+    return producers
