@@ -1,0 +1,73 @@
+"""Compaction: records a second, natively and in plain Python, against reading and checking the same segments."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from crc32c import crc32c
+
+from barnabas.core.records.batch import Codec
+from barnabas.core.records.record import encode_batch
+from barnabas.storage.compaction.cleaner import CompactionResult
+from barnabas.storage.compaction.key_map import Engine
+from barnabas.storage.compaction.planning import plan_compaction
+from barnabas.storage.compaction.swap import discard
+from barnabas.storage.config import FlushPolicy, LogConfig
+from barnabas.storage.log import Log
+from bench.logs import make_records, new_log
+from bench.measure import Row, compare, rate, scratch_directory, seconds
+
+CONFIG = LogConfig.from_properties({"cleanup.policy": "compact", "flush.policy": FlushPolicy.OS.value})
+BATCH = 128
+HASH_KEY = bytes(range(16))
+
+
+def rows(*, quick: bool) -> Iterator[Row]:
+    records = 50_000 if quick else 1_000_000
+    for codec in (Codec.NONE, Codec.LZ4):
+        with scratch_directory() as scratch:
+            log = _filled(scratch, records, codec)
+            suffix = "" if codec is Codec.NONE else f", {codec.name.lower()}"
+            yield _row(f"compaction, native{suffix}", log, records, Engine.NATIVE, rounds=5)
+            yield _row(f"compaction, plain Python{suffix}", log, records, Engine.PLAIN, rounds=1)
+
+
+def _filled(scratch: Path, records: int, codec: Codec) -> Log:
+    """A log of 100-byte values in which each key comes ten times, closed so that all of it can be compacted."""
+    log = new_log(scratch, CONFIG)
+    for start in range(0, records, BATCH):
+        batch = make_records(min(BATCH, records - start), start=start, keys=records // 10)
+        log.append(encode_batch(batch, codec=codec), leader_epoch=0, now_ms=0)
+    log.roll()
+    log.flush()
+    return log
+
+
+def _row(name: str, log: Log, records: int, engine: Engine, *, rounds: int) -> Row:
+    paths = [segment.log_path for segment in log.segments]
+
+    def ours() -> float:
+        plan = plan_compaction(log, now_ms=2_000_000_000_000, hash_key=HASH_KEY, engine=engine, is_forced=True)
+        assert plan is not None
+        took = seconds(lambda: results.append(plan.run()))
+        discard(results.pop())
+        return took
+
+    def limit() -> None:
+        for path in paths:
+            descriptor = os.open(path, os.O_RDONLY)
+            position = 0
+            while data := os.pread(descriptor, 1024 * 1024, position):
+                crc32c(data)
+                position += len(data)
+            os.close(descriptor)
+
+    results: list[CompactionResult] = []
+    ours()  # loads or compiles what is native
+    found = compare(ours, lambda: seconds(limit), amount=records, rounds=rounds)
+    return Row(
+        f"{name}: {records:,} records, a tenth kept",
+        rate(found.ours, "records/s"),
+        f"bare read and checksum {rate(found.limit, 'records/s')}",
+        found.ratio,
+    )
