@@ -23,6 +23,9 @@ from tests.simulation.storage_model import (
 )
 
 
+LEAP = 2**31  # beyond this no two offsets of a log are in one segment
+
+
 @dataclass
 class Underway:
     """The operation that a crash cut off: what it was appending, or the offsets it may have cut the log at."""
@@ -79,14 +82,15 @@ def _as_reset(log: Log, model: LogModel, underway: Underway | None) -> LogModel 
 
 def _check_bounds(log: Log, model: LogModel, underway: Underway | None) -> None:
     kind = underway.kind if underway is not None else ""
-    starts = {model.start}
+    start = log.log_start_offset
+    is_right = start == model.start
     if underway is not None and kind == "delete_before":
-        starts |= {max(offset, model.start) for offset in underway.offsets}
+        is_right |= start in [max(offset, model.start) for offset in underway.offsets]
     elif kind == "reset":  # files go one by one
-        starts = set(range(model.start, log.log_start_offset + 1))
+        is_right = start >= model.start
     elif kind == "delete":  # the start that was noted goes before the files
-        starts = set(range(log.log_start_offset, model.start + 1))
-    expect(log.log_start_offset in starts, f"{log!r} starts at {log.log_start_offset}, not at {sorted(starts)}")
+        is_right = start <= model.start
+    expect(is_right, f"{log!r} starts at {start}, not at {model.start}")
     durable = _durable(model, underway)
     expect(log.end_offset >= durable, f"{log!r} ends before {durable}, which was durable")
     expect(log.flushed_offset == log.end_offset, f"{log!r} was opened and is not durable")
@@ -99,7 +103,9 @@ def _durable(model: LogModel, underway: Underway | None) -> int:
     if underway is not None and underway.kind == "reset":
         return 0
     if underway is not None and underway.kind == "delete":  # where an empty log starts is forgotten first
-        return max((batch.last + 1 for batch in model.readable() if batch.first < model.durable), default=0)
+        # The recovery point goes as well, without which a segment that the log leapt to is taken for a stray one.
+        batches = [batch for batch in model.readable() if batch.first < min(model.durable, LEAP)]
+        return max((batch.last + 1 for batch in batches), default=0)
     return model.durable
 
 
@@ -111,7 +117,10 @@ def _check_batches(log: Log, model: LogModel, underway: Underway | None, found: 
         first = next((index for index, batch in enumerate(history) if batch.first == found[0].first), -1)
         is_run = first >= 0 and found == history[first : first + len(found)]
         expect(is_run, f"{log!r} holds what was never appended")
-        expect(log.end_offset == found[-1].last + 1, f"{log!r} does not end with its last batch")
+        # Before a batch that is far ahead the log leaps to its offset.
+        rest = history[first + len(found) :]
+        ends = (found[-1].last + 1, rest[0].first if rest else model.end)
+        expect(log.end_offset in ends, f"{log!r} does not end with its last batch")
         missing = [batch for batch in history[:first] if batch.last >= log.log_start_offset]
         expect(not missing, f"{log!r} lost its first batches")
     else:

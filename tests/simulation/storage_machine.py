@@ -247,7 +247,7 @@ class Machine:
         pieces = []
         for _ in range(self.random.choice((1, 2, 3))):
             if not (model.epochs and model.epochs[-1].start == offset):
-                offset += self.random.choice((0, 0, 0, 2))  # the leader's log is compacted
+                offset += self.random.choices((0, 2, 2**31 + 5), (80, 20, 2))[0]  # the leader's log is compacted
             epoch += self.random.choice((0, 0, 1))
             pieces.append(self._batch(self.random.randrange(1, 4), base_offset=offset, leader_epoch=epoch))
             offset = ModelBatch.of(bytes(pieces[-1])).last + 1

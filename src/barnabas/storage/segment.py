@@ -26,6 +26,10 @@ from barnabas.storage.time_index import TimeIndex
 from barnabas.storage.txn_index import AbortedTransaction, encode_aborted, parse_aborted
 
 
+class SegmentGone(Exception):
+    """The segment was removed or replaced while somebody else looked at it. Nothing is wrong; look again."""
+
+
 class Segment:
     """The batches from `base_offset` on, up to the next segment."""
 
@@ -38,6 +42,7 @@ class Segment:
         "_first_timestamp",
         "_index",
         "_index_interval_bytes",
+        "_is_gone",
         "_max_age_ms",
         "_max_size",
         "_size",
@@ -71,6 +76,7 @@ class Segment:
         self._entry_position = 0
         self._written_entries = (0, 0)
         self.held: File | None = None
+        self._is_gone = False
         self._first_timestamp: int | None = None
         self._max_size = self._max_age_ms = self._closes_at = FOREVER
         self.max_timestamp = NO_TIMESTAMP
@@ -104,8 +110,25 @@ class Segment:
         return segment_file(self._directory, self.base_offset, suffix)
 
     def file(self) -> File:
-        """The log file, open."""
-        return self.held or self._files.file(self.log_path)
+        """The log file, open. It is this segment's, whatever another may have put under its name since."""
+        if self.held is not None:
+            return self.held
+        try:
+            file = self._files.file(self.log_path)
+        except FileNotFoundError:
+            self._check_present()
+            raise
+        self._check_present()  # only now: what was opened before it was gone is the right file
+        return file
+
+    def retire(self) -> None:
+        """Another segment takes the place of this one: nobody may open its files by name any more."""
+        self._is_gone = True
+        self.forget_files()
+
+    def _check_present(self) -> None:
+        if self._is_gone:
+            raise SegmentGone(self.log_path)
 
     # Appending: the active segment only.
 
@@ -216,6 +239,10 @@ class Segment:
         self._closes_at = first_timestamp + self._max_age_ms if first_timestamp >= 0 else FOREVER
 
     def _note(self, position: int, last_offset: int, max_timestamp: int) -> None:
+        if not 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET:
+            # The offset of a batch is not under its checksum: this is where a flipped bit shows.
+            reason = f"offset {last_offset} cannot be in this segment"
+            raise BadBatch(self.log_path, position, is_torn=False, reason=reason).as_corrupt_log()
         if max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
         if position - self._entry_position > self._index_interval_bytes:
@@ -411,6 +438,7 @@ class Segment:
                 raise BadBatch(self.log_path, position, is_torn=False, reason=reason).as_corrupt_log()
             rebuilt._note(position, header.last_offset, header.max_timestamp)
             end_offset = header.next_offset
+        self._check_present()
         self._files.forget(self.path(INDEX))
         self._files.forget(self.path(TIME_INDEX))
         if self.is_active:
@@ -462,7 +490,7 @@ class Segment:
 
     def remove(self) -> None:
         """Remove the files; who still reads from them reads on."""
-        self.release()
+        self.retire()
         for suffix in SEGMENT_SUFFIXES:
             self._remove(suffix)
 

@@ -26,7 +26,7 @@ from barnabas.core.records.control import MarkerType
 from barnabas.core.records.record import decode_batch
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.log import Log
-from barnabas.testing.disk import SimulatedDisk
+from barnabas.testing.disk import Keep, SimulatedDisk
 from tests.unit.storage.builders import (
     NOW_MS,
     PARTITION,
@@ -46,6 +46,7 @@ from tests.unit.storage.builders import (
     plain,
     produced,
     records,
+    reopened,
 )
 
 
@@ -222,6 +223,20 @@ def test_a_follower_takes_the_gaps_of_a_compacted_leader() -> None:
     log = new_log(SimulatedDisk())
     log.append_as_follower(plain(base_offset=5, leader_epoch=0) + plain(base_offset=9, leader_epoch=0))
     assert (log.end_offset, offsets(log)) == (10, [5, 9])
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_follower_takes_a_gap_wider_than_a_segment_can_be(count: int) -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    if count:
+        append(log, plain(count))
+    far = 2**33
+    data = plain(base_offset=far, leader_epoch=0) + plain(base_offset=far + 1, leader_epoch=0)
+    assert log.append_as_follower(data) == (far, far + 1, -1, False)
+    log.flush()
+    disk.crash(Keep.NOTHING)
+    assert offsets(reopened(disk)) == [*range(count), far, far + 1]
 
 
 def test_a_leader_that_begins_an_epoch_notes_it_before_it_writes() -> None:

@@ -22,7 +22,7 @@ from barnabas.storage.compaction.transactions import Transactions
 from barnabas.storage.disk import Disk, File
 from barnabas.storage.offset_index import MAX_RELATIVE_OFFSET
 from barnabas.storage.scan import BadBatch, FoundBatch, scan_batches, walk_headers
-from barnabas.storage.segment import Segment
+from barnabas.storage.segment import Segment, SegmentGone
 from barnabas.storage.txn_index import AbortedTransaction
 
 Pace: TypeAlias = Callable[[int], None]
@@ -92,8 +92,8 @@ class CompactionPlan:
         """Clean, in any thread. Nothing of the log changes before `swap.apply`."""
         try:
             return _Cleaning(self, pace).run()
-        except FileNotFoundError as error:
-            raise LogChanged(f"{error.filename} is gone: {self.directory} was cut or removed") from error
+        except (FileNotFoundError, SegmentGone) as error:
+            raise LogChanged(f"{self.directory} was cut or removed: {error}") from error
 
 
 class _Cleaning:

@@ -65,6 +65,8 @@ def _swap(log: Log, result: CompactionResult) -> None:
         cleaned = cleaned_file(directory, output.base_offset, LOG)
         disk.rename(cleaned, swap_file(directory, output.base_offset, output.end_base_offset))
     disk.sync_dir(directory)
+    for segment in _replaced(log, result.outputs):
+        segment.retire()  # before other files take its names: a lookup in another thread must not mix the two
     finish_swaps(log.context, directory, [(output.base_offset, output.end_base_offset) for output in result.outputs])
     for output in result.outputs:
         for suffix in (INDEX, TIME_INDEX):
@@ -75,7 +77,7 @@ def _swap(log: Log, result: CompactionResult) -> None:
 
 def _take_over(log: Log, outputs: tuple[Output, ...]) -> None:
     """Give the log its new segments."""
-    replaced = [segment for segment in log.segments if any(output.replaces(segment.base_offset) for output in outputs)]
+    replaced = _replaced(log, outputs)
     cleaned = [
         Segment(
             log.context.files,
@@ -91,6 +93,10 @@ def _take_over(log: Log, outputs: tuple[Output, ...]) -> None:
     _remove_empty(log)
     for output in outputs:
         log.producer_files.remove_between(output.base_offset, output.end_base_offset)
+
+
+def _replaced(log: Log, outputs: tuple[Output, ...]) -> list[Segment]:
+    return [segment for segment in log.segments if any(output.replaces(segment.base_offset) for output in outputs)]
 
 
 def _remove_empty(log: Log) -> None:
