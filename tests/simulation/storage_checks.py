@@ -22,7 +22,6 @@ from tests.simulation.storage_model import (
     started_at,
 )
 
-
 LEAP = 2**31  # beyond this no two offsets of a log are in one segment
 
 

@@ -29,10 +29,11 @@ from barnabas.core.records.record import Record, encode_batch
 from barnabas.storage import log as log_module
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
-from barnabas.storage.log import FlushPlan, Log
+from barnabas.storage.log import Log
 from barnabas.storage.lookup import get_record, offset_for_timestamp
 from barnabas.storage.retention import apply_retention
 from barnabas.storage.truncate import delete_before, reset_to, truncate_to
+from barnabas.storage.unsynced import FlushPlan
 from barnabas.testing.disk import Keep, SimulatedCrash, SimulatedDisk
 from tests.simulation.storage_checks import Underway, adopt, check_live, check_producers, expect
 from tests.simulation.storage_model import LogModel, ModelBatch, Violation

@@ -9,9 +9,11 @@ from barnabas.core.records.batch import BatchHeader
 from barnabas.core.replica.producers import ProducerStates
 from barnabas.storage import recovery, scan
 from barnabas.storage.checkpoints import Checkpoints
-from barnabas.storage.log import FlushPlan, Log
+from barnabas.storage.log import Log
+from barnabas.storage.offset_index import DamagedIndex
 from barnabas.storage.producer_files import ProducerFiles
 from barnabas.storage.segment import Segment
+from barnabas.storage.unsynced import FlushPlan
 from tests.simulation.storage_machine import run
 from tests.simulation.storage_model import Violation
 
@@ -120,6 +122,6 @@ def test_the_machine_notices_a_planted_bug(plant: Plant, monkeypatch: pytest.Mon
 def _fails(seed: int) -> bool:
     try:
         run(seed)
-    except (Violation, BarnabasError):
+    except (Violation, BarnabasError, DamagedIndex):
         return True
     return False

@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 from barnabas.core.errors import BarnabasError
 from barnabas.runtime.offload import Offload
 from barnabas.storage.config import FOREVER, FlushPolicy
-from barnabas.storage.log import FlushPlan, Log
+from barnabas.storage.log import Log
+from barnabas.storage.unsynced import FlushPlan
 
 PARALLEL_SYNCS: Final = 4
 

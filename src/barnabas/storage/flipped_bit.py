@@ -6,8 +6,6 @@ the checksum found and the one expected is taken back byte by byte, and at some 
 
 from typing import Final
 
-from barnabas.core.records.batch import Buffer
-
 _POLYNOMIAL: Final = 0x82F63B78  # CRC-32C, lowest bit first
 
 
@@ -22,14 +20,14 @@ _BY_TOP: Final = {value >> 24: byte for byte, value in enumerate(_TABLE)}
 _ONE_BIT: Final = frozenset(_TABLE[1 << bit] for bit in range(8))
 
 
-def is_one_bit_off(data: Buffer, *, found_crc: int, expected_crc: int) -> bool:
-    """Whether flipping one bit of `data`, or of the expected checksum, would make both checksums equal."""
+def flipped_byte(size: int, *, found_crc: int, expected_crc: int) -> int | None:
+    """Which of `size` bytes has the one flipped bit that explains the checksum; -1 for the checksum itself."""
     difference = found_crc ^ expected_crc
     if difference.bit_count() == 1:
-        return True
-    for _ in range(len(data)):
+        return -1
+    for byte in reversed(range(size)):
         if difference in _ONE_BIT:
-            return True
-        byte = _BY_TOP[difference >> 24]
-        difference = (difference ^ _TABLE[byte]) << 8 | byte
-    return False
+            return byte
+        top = _BY_TOP[difference >> 24]
+        difference = (difference ^ _TABLE[top]) << 8 | top
+    return None

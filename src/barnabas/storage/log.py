@@ -39,13 +39,14 @@ from barnabas.core.replica.producers import ProducerStates, WrittenBatch
 from barnabas.storage.cache import OpenFiles
 from barnabas.storage.checkpoints import Checkpoints, write_epochs
 from barnabas.storage.config import FlushPolicy, LogConfig
-from barnabas.storage.disk import Disk, File
+from barnabas.storage.disk import File
 from barnabas.storage.health import DirectoryHealth
-from barnabas.storage.names import EPOCH_CHECKPOINT, TXN_INDEX, parent_of
+from barnabas.storage.names import EPOCH_CHECKPOINT, TXN_INDEX
 from barnabas.storage.offset_index import MAX_RELATIVE_OFFSET
 from barnabas.storage.producer_files import ProducerFiles
 from barnabas.storage.segment import Segment
 from barnabas.storage.txn_index import AbortedTransaction
+from barnabas.storage.unsynced import FlushPlan, Unsynced
 
 SNAPSHOT_INTERVAL_BYTES: Final = 4 * 1024 * 1024  # how much log a recovery may have to walk below its recovery point
 
@@ -71,25 +72,6 @@ class Slice(NamedTuple):
 
     def read(self) -> bytes:
         return self.file.read(self.position, self.size)
-
-
-class FlushPlan(NamedTuple):
-    """What must be synced so that everything below `end_offset` is durable. Runs in any thread."""
-
-    disk: Disk
-    files: tuple[File, ...]
-    directories: tuple[str, ...]
-    end_offset: int
-    closed_files: int
-    name_changes: int
-    cuts: int
-
-    def run(self) -> None:
-        """Sync; an OSError means the data directory must go offline."""
-        for file in self.files:
-            file.sync()
-        for directory in self.directories:
-            self.disk.sync_dir(directory)
 
 
 class LogContext(NamedTuple):
@@ -135,10 +117,7 @@ class Log:
         self._segments = contents.segments
         self._bases = [segment.base_offset for segment in contents.segments]
         self._active = contents.segments[-1]
-        self._to_sync: list[File] = []  # closed segments, indexes and snapshots since the last flush
-        self._synced_files = 0  # how many have left that list
-        self._name_changes = 1 if contents.is_new else 0  # files made or removed in the directory
-        self._synced_names = 0  # how many of those are durable
+        self._unsynced = Unsynced(context.files.disk, directory, is_new=contents.is_new)
         self._epochs_changed = False
         self._cuts = 0  # truncations so far
         self._opened_clean_at = contents.end_offset if contents.was_clean else -1
@@ -334,8 +313,8 @@ class Log:
                         self.producers.last_stable_offset_after(completed),
                     )
                 )
-                self._to_sync.append(self._context.files.file(self._active.path(TXN_INDEX)))
-                self._name_changes += 1
+                self._unsynced.add(self._context.files.file(self._active.path(TXN_INDEX)))
+                self._unsynced.note_names()
 
     def _write_several(self, data: bytearray | memoryview, placed: Sequence[tuple[int, int, int]]) -> None:
         try:
@@ -372,13 +351,12 @@ class Log:
             self._context.checkpoints.write()
 
     def _roll_at(self, base_offset: int) -> None:
-        if self._name_changes and not self._synced_names:
+        if self._unsynced.is_new:
             # The first segment of a new log: were its name lost and the next one's not, the log would begin in a hole.
             self.flush()
-        self._to_sync.append(self._active.file())
+        self._unsynced.add(self._active.file())
         self._active.release()
-        self._to_sync += self._active.close()
-        self._to_sync.append(self.producer_files.write(self.end_offset, self.producers))
+        self._unsynced.add(*self._active.close(), self.producer_files.write(self.end_offset, self.producers))
         self._start_segment(base_offset)
 
     def _start_segment(self, base_offset: int) -> None:
@@ -391,7 +369,7 @@ class Log:
         self._limit_active()
         self._segments.append(self._active)
         self._bases.append(base_offset)
-        self._name_changes += 1
+        self._unsynced.note_names()
         self._snapshot_size = 0
 
     # Durability
@@ -402,23 +380,14 @@ class Log:
         Plans may overlap: what one covers stays on the list until it has ended.
         """
         self._health.check()
-        directories: tuple[str, ...] = ()
-        if self._synced_names != self._name_changes:
-            directories = (self.directory,) if self._synced_names else (self.directory, parent_of(self.directory))
-        elif self.flushed_offset == self.end_offset and not self._to_sync:
+        unsynced = self._unsynced
+        if self.flushed_offset == self.end_offset and not unsynced.has_files and not unsynced.has_names:
             return None
-        files = (*self._to_sync, self._active.file())
-        disk = self._context.files.disk
-        closed_files = self._synced_files + len(self._to_sync)
-        return FlushPlan(disk, files, directories, self.end_offset, closed_files, self._name_changes, self._cuts)
+        return unsynced.plan(self._active.file(), end_offset=self.end_offset, cuts=self._cuts)
 
     def end_flush(self, plan: FlushPlan) -> None:
         """The plan ran: what it covered is durable."""
-        # By number, not by file: a transaction index is on the list again for each abort.
-        count = max(plan.closed_files - self._synced_files, 0)
-        del self._to_sync[:count]
-        self._synced_files += count
-        self._synced_names = max(self._synced_names, plan.name_changes)
+        self._unsynced.end(plan)
         if plan.cuts != self._cuts:
             return  # a truncation came in between: the offsets may lead to other records by now
         self.flushed_offset = max(self.flushed_offset, plan.end_offset)
@@ -428,7 +397,7 @@ class Log:
     @property
     def has_closed_files(self) -> bool:
         """Whether closed segments wait for their sync, which they should get soon whatever the policy."""
-        return bool(self._to_sync)
+        return self._unsynced.has_files
 
     def flush(self) -> None:
         """Make everything appended so far durable, here and now."""
@@ -560,8 +529,7 @@ class Log:
         """The log now ends at `end_offset` with these segments, all of it durable."""
         self.set_segments(segments)
         self._cuts += 1
-        self._synced_files += len(self._to_sync)
-        self._to_sync.clear()
+        self._unsynced.forget_files()
         self.end_offset = self.flushed_offset = end_offset
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self._snapshot_size = 0

@@ -19,6 +19,7 @@ from crc32c import crc32c
 from barnabas.core.errors import BarnabasError, CorruptLog, CorruptRecord
 from barnabas.core.records.batch import (
     ATTRIBUTES_AT,
+    CRC_AT,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -29,7 +30,7 @@ from barnabas.core.records.batch import (
     read_header,
 )
 from barnabas.storage.disk import File
-from barnabas.storage.flipped_bit import is_one_bit_off
+from barnabas.storage.flipped_bit import flipped_byte
 
 SECTOR_SIZE: Final = 512
 WINDOW: Final = 8 * 1024
@@ -147,13 +148,21 @@ def _is_one_bit_off(file: File, position: int, end: int) -> bool:
         return False
     for bit in range(31):
         if _has_right_crc(file, position, end, header._replace(batch_length=header.batch_length ^ (1 << bit))):
-            return True
+            return not _is_in_zeros(head, position, LOG_OVERHEAD - 1 - bit // 8)
     data = file.read(position, min(header.size, end - position))
     # Zeros that a batch may well have, like those at the start of its offset. A larger hole is no accident.
     if len(data) < header.size or zero_share(data, position) > _LIKELY_ZEROS:
         return False
     checked = memoryview(data)[ATTRIBUTES_AT:]
-    return is_one_bit_off(checked, found_crc=crc32c(checked), expected_crc=header.crc)
+    byte = flipped_byte(len(checked), found_crc=crc32c(checked), expected_crc=header.crc)
+    return byte is not None and not _is_in_zeros(data, position, CRC_AT if byte < 0 else ATTRIBUTES_AT + byte)
+
+
+def _is_in_zeros(data: Buffer, position: int, byte: int) -> bool:
+    """Whether a byte is in a sector's share of zeros: then its bit is not flipped but was never written."""
+    start = max((position + byte) // SECTOR_SIZE * SECTOR_SIZE - position, 0)
+    end = (position + byte) // SECTOR_SIZE * SECTOR_SIZE + SECTOR_SIZE - position
+    return not any(memoryview(data)[start:end])
 
 
 def _has_right_crc(file: File, position: int, end: int, header: BatchHeader) -> bool:

@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from barnabas.core.errors import CorruptLog
+from barnabas.core.records.batch import seal
 from barnabas.storage.scan import BadBatch, scan_batches, walk_headers, zero_share
 from barnabas.testing.disk import SECTOR, SimulatedDisk, SimulatedFile
 from tests.unit.storage.builders import plain
@@ -97,6 +98,18 @@ def test_a_header_that_lies_in_two_sectors_of_which_one_was_written_is_torn() ->
     assert 0 < boundary < 61
     assert bad_batch(first + second[:boundary] + bytes(len(second) - boundary)).is_torn
     assert bad_batch(first + bytes(boundary) + second[boundary:]).is_torn
+
+
+def test_a_lost_sector_with_a_single_bit_of_the_batch_is_torn() -> None:
+    """Its loss changes what a flipped bit would change; that the rest of the sector is zeros tells them apart."""
+    head = len(plain(value=b""))
+    for tail in range(1, 4):
+        value = b"v" * (2 * SECTOR - head - 2)
+        last = plain(value=value + b"\x00" * tail)
+        last[2 * SECTOR] = 0x10
+        seal(last, 0, len(last))
+        assert len(last) > 2 * SECTOR
+        assert bad_batch(bytes(last[: 2 * SECTOR]) + bytes(len(last) - 2 * SECTOR)).is_torn
 
 
 # Damage: nothing explains it.

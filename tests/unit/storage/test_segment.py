@@ -7,7 +7,7 @@ from barnabas.storage.cache import OpenFiles
 from barnabas.storage.offset_index import MAX_RELATIVE_OFFSET, DamagedIndex
 from barnabas.storage.segment import Segment
 from barnabas.storage.txn_index import AbortedTransaction
-from barnabas.testing.disk import SimulatedDisk
+from barnabas.testing.disk import Keep, SimulatedDisk
 from tests.unit.storage.builders import content, overwrite, plain
 
 BASE = 100
@@ -188,7 +188,6 @@ def test_what_was_loaded_of_an_index_is_not_used_after_a_cut() -> None:
 
 def test_entries_of_what_was_cut_do_not_come_back_with_a_crash() -> None:
     disk = SimulatedDisk()
-    disk.make_dir(DIRECTORY)
     segment = closed_segment(disk)
     for path in (segment.log_path, INDEX, TIMES):
         disk.open(path).sync()
@@ -202,7 +201,7 @@ def test_entries_of_what_was_cut_do_not_come_back_with_a_crash() -> None:
         segment.append(plain(base_offset=BASE + n, value=b"other" * n), BASE + n, 2000 + n)
     segment.file().sync()
     segment.write_indexes()  # not synced
-    disk.crash()
+    disk.crash(Keep.NOTHING)
     again = Segment(OpenFiles(disk), DIRECTORY, BASE, index_interval_bytes=100)
     again.start_rebuilding(again.size)
     assert found_offsets(again) == list(range(BASE, BASE + COUNT))

@@ -138,9 +138,10 @@ def test_an_index_of_what_was_cut_does_not_lead_astray_after_a_crash() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     log.config = SMALL
-    fill(log, 3, value=b"a" * 50)
+    fill(log, 5, value=b"a" * 50)
     log.flush()
     checkpoint(log)
+    disk.sync_all()  # as the operating system does after a while
     truncate_to(log, 1)
     fill(log, 3, value=b"b" * 90)
     log.flush()

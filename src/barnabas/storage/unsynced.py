@@ -1,0 +1,87 @@
+"""What of a log a crash may still take besides the end of its active segment: files and names that are not synced.
+
+The log's owner notes them and asks for a plan; the plan runs in any thread; the owner notes that it ended. Plans may
+overlap, so what a plan covers stays noted until it has ended, and things are told apart by counting: a file or a
+name noted after a plan was made is not of that plan, even if it is the same file again.
+"""
+
+from typing import NamedTuple
+
+from barnabas.storage.disk import Disk, File
+from barnabas.storage.names import parent_of
+
+
+class FlushPlan(NamedTuple):
+    """What must be synced so that everything below `end_offset` is durable."""
+
+    disk: Disk
+    files: tuple[File, ...]
+    directories: tuple[str, ...]
+    end_offset: int
+    closed_files: int
+    name_changes: int
+    cuts: int
+
+    def run(self) -> None:
+        """Sync; an OSError means the data directory must go offline."""
+        for file in self.files:
+            file.sync()
+        for directory in self.directories:
+            self.disk.sync_dir(directory)
+
+
+class Unsynced:
+    """The closed files of a log and the names in its directory that wait for a sync."""
+
+    def __init__(self, disk: Disk, directory: str, *, is_new: bool) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._files: list[File] = []
+        self._synced_files = 0  # how many have left that list
+        self._name_changes = 1 if is_new else 0
+        self._synced_names = 0  # how many of those changes are durable
+        self._is_new = is_new
+
+    @property
+    def has_files(self) -> bool:
+        return bool(self._files)
+
+    @property
+    def has_names(self) -> bool:
+        return self._synced_names != self._name_changes
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the directory itself may be lost."""
+        return self._is_new
+
+    def add(self, *files: File) -> None:
+        """Files that were written and are not written to any more."""
+        self._files += files
+
+    def note_names(self) -> None:
+        """A file was made in the directory or removed from it."""
+        self._name_changes += 1
+
+    def plan(self, active: File, *, end_offset: int, cuts: int) -> FlushPlan:
+        """What to sync, the active segment's file included, for all there is now."""
+        directories: tuple[str, ...] = ()
+        if self._is_new:
+            directories = (self._directory, parent_of(self._directory))
+        elif self.has_names:
+            directories = (self._directory,)
+        closed = self._synced_files + len(self._files)
+        return FlushPlan(self._disk, (*self._files, active), directories, end_offset, closed, self._name_changes, cuts)
+
+    def end(self, plan: FlushPlan) -> None:
+        """The plan ran."""
+        count = max(plan.closed_files - self._synced_files, 0)
+        del self._files[:count]
+        self._synced_files += count
+        self._synced_names = max(self._synced_names, plan.name_changes)
+        self._is_new = False
+
+    def forget_files(self) -> None:
+        """The files that wait are synced already, or removed."""
+        self._synced_files += len(self._files)
+        self._files.clear()
