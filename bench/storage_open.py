@@ -51,20 +51,23 @@ def _create(path: str, partitions: int) -> None:
 
 
 OPEN = """
-import resource, sys, time
+import os, sys, time
 from barnabas.runtime.disk import OsDisk
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.data_dir import DataDir
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+before = resident()
 start = time.perf_counter()
 data_dir = DataDir(OsDisk(), sys.argv[1])
 config = LogConfig(flush_policy=FlushPolicy.OS)
 count = sum(report.was_clean for report in data_dir.open_logs(lambda _: config))
 took = time.perf_counter() - start
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+after = resident()
 assert count == len(data_dir.logs) > 0
 data_dir.close()
-print(took, (after - before) * 1024)
+print(took, after - before)
 """
 
 
