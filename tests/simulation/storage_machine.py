@@ -188,6 +188,8 @@ class Machine:
         choice = self.random.random()
         next_sequence = (known.batches[-1].last_sequence + 1) % 2**31
         is_transactional = known.transaction_start is not None
+        if any(each.first_sequence == next_sequence for each in known.batches):
+            return  # a life that was forgotten and is remembered again: nobody can tell a retry
         if choice < 0.55:
             self._append(self._batch(count, producer_id, known.epoch, next_sequence, is_transactional), of=partition)
         elif choice < 0.8:
@@ -224,6 +226,8 @@ class Machine:
         if known is not None:
             epoch = max(known.epoch, 0)
             sequence = (known.batches[-1].last_sequence + 1) % 2**31 if known.batches else 0
+            if any(each.first_sequence == sequence for each in known.batches):
+                return
         self._append(self._batch(self.random.randrange(1, 4), producer_id, epoch, sequence, True), of=partition)
 
     def end_transaction(self) -> None:

@@ -356,7 +356,12 @@ class Log:
             self.flush()
         self._unsynced.add(self._active.file())
         self._active.release()
-        self._unsynced.add(*self._active.close(), self.producer_files.write(self.end_offset, self.producers))
+        snapshot = self.producer_files.write(self.end_offset, self.producers)
+        self._unsynced.add(*self._active.close(), snapshot)
+        if base_offset <= self.log_start_offset:
+            # All that is closed here is deleted, and once the next segment has a name a crash removes it.
+            snapshot.sync()
+            self._context.files.disk.sync_dir(self.directory)
         self._start_segment(base_offset)
 
     def _start_segment(self, base_offset: int) -> None:

@@ -56,6 +56,9 @@ def reset_to(log: Log, offset: int) -> None:
     with log.context.health.guarded():
         log.flush()  # the names of a new log; the rest is about to go
         log.context.checkpoints.lower_recovery_point(log.partition, 0)
+        # Of a start that only the name of the first segment tells, nothing would be left.
+        log.context.checkpoints.set_log_start(log.partition, log.log_start_offset)
+        log.context.checkpoints.write_log_starts()
         for segment in reversed(log.segments):
             segment.remove()
         log.producer_files.remove_beyond(-1)

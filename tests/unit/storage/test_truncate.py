@@ -299,6 +299,21 @@ def test_a_crash_while_deleting_forgets_no_producer_and_shows_no_deleted_record(
             assert list(log.producers.open_transactions) == [1]
 
 
+def test_producers_of_a_log_emptied_in_the_middle_of_a_segment_are_remembered() -> None:
+    """The segment that tells of them is removed by recovery once there is a next one."""
+    for seed in range(60):
+        disk = SimulatedDisk(seed)
+        log = new_log(disk)
+        append(log, produced(7, 0), plain())
+        delete_before(log, 1)
+        truncate_to(log, 1)
+        assert (log.log_start_offset, log.end_offset, log.active.base_offset) == (1, 1, 0)
+        log.roll()
+        append(log, plain())
+        disk.crash()
+        assert sequences(reopened(disk), 7) == [0]
+
+
 def test_files_of_deleted_records_that_a_crash_brings_back_are_removed() -> None:
     disk = SimulatedDisk()
     log = new_log(disk, SMALL)
@@ -374,6 +389,22 @@ def test_a_crash_while_resetting_leaves_a_part_of_the_old_log_or_an_empty_one(of
             assert [each for each in offsets(log) if each >= log.log_start_offset] == list(
                 range(log.log_start_offset, log.end_offset)
             )
+
+
+def test_a_start_that_was_never_noted_survives_a_crash_while_resetting() -> None:
+    def prepare(disk: SimulatedDisk) -> Log:
+        log = new_log(disk, SMALL)
+        fill(log, 12)
+        delete_before(log, log.segments[1].base_offset)
+        log.flush()
+        disk.sync_all()
+        log.context.checkpoints.forget(log.partition)  # as when a deletion was cut off
+        log.context.checkpoints.write()
+        disk.restart()
+        return reopened(disk)
+
+    for log in at_any_crash(prepare, lambda log: reset_to(log, 50)):
+        assert log.log_start_offset > 0
 
 
 def test_what_is_left_of_a_log_that_was_being_reset_does_not_pass_for_damage() -> None:
