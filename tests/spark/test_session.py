@@ -17,7 +17,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ba
 
 COUNT_AND_DOUBLE = """
 import os
-from barnabas.spark.session import session
+from barnabas.spark import session
 
 OURS = ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP")
 before = {name: os.environ.get(name) for name in OURS}

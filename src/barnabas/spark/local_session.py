@@ -18,7 +18,10 @@ def session(
     app_name: str = "barnabas", *, master: str = "local[2]", settings: Mapping[str, str] | None = None
 ) -> "SparkSession":
     """The running Spark session, or a new one. ``settings`` are Spark's own and win over ours."""
-    from pyspark.sql import SparkSession
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ImportError("a Spark session needs PySpark: pip install 'barnabas[spark]'") from error
 
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in {**_defaults(), **(settings or {})}.items():
