@@ -133,7 +133,7 @@ class Log:
     def config(self, config: LogConfig) -> None:
         self._config = config
         # What every append asks for, without the way through the configuration.
-        self._max_message_bytes = config.max_message_bytes
+        self._max_batch_length = config.max_message_bytes - LOG_OVERHEAD
         self._must_sync = config.flush_policy is FlushPolicy.FSYNC
         self._stamps_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
         self._limit_active()
@@ -176,8 +176,13 @@ class Log:
         header = read_alone(data)
         if header is None:
             return self._append_several(data, leader_epoch=leader_epoch, now_ms=now_ms)
-        self._check_new(header)
         has_producer = header.producer_id != NO_PRODUCER_ID
+        if (
+            header.batch_length > self._max_batch_length
+            or header.record_count != header.last_offset_delta + 1
+            or (header.attributes > HIGHEST_PLAIN_ATTRIBUTES and not has_producer)
+        ):
+            self._check_new(header)  # says which
         if has_producer:
             written = self._check_producer(data, header)
             if written is not None:
@@ -269,9 +274,9 @@ class Log:
         self._epochs_changed |= self.epochs.assign(epoch, self.end_offset)
 
     def _check_new(self, header: BatchHeader) -> None:
-        if header.batch_length + LOG_OVERHEAD > self._max_message_bytes:
+        if header.batch_length > self._max_batch_length:
             raise RecordTooLarge(
-                f"a batch of {header.size} bytes is over max.message.bytes={self._max_message_bytes} "
+                f"a batch of {header.size} bytes is over max.message.bytes={self._config.max_message_bytes} "
                 f"of {self.partition}"
             )
         if header.record_count != header.last_offset_delta + 1:
