@@ -71,8 +71,8 @@ def _as_reset(log: Log, model: LogModel, underway: Underway | None) -> LogModel 
     if underway is None or underway.kind != "reset":
         return None
     (offset,) = underway.offsets
-    was_so_before = model.start == model.end == offset
-    if was_so_before or not log.log_start_offset == log.end_offset == offset:
+    may_not_have_begun = model.start == offset >= model.durable
+    if may_not_have_begun or not log.log_start_offset == log.end_offset == offset:
         return None
     expect(not log.epochs.entries, f"{log!r} was reset and has epochs {log.epochs.entries}")
     expect(not producers_of(log), f"{log!r} was reset and remembers producers {producers_of(log)}")

@@ -82,7 +82,10 @@ class Machine:
     def step(self) -> None:
         if self.random.random() < 0.12:
             self.disk.crash_after(self.random.randrange(25))
-        rule = self.random.choices(_RULES, weights=_WEIGHTS)[0]
+        self.perform(self.random.choices(RULES, weights=_WEIGHTS)[0])
+
+    def perform(self, rule: Callable[["Machine"], None]) -> None:
+        """Do one operation, survive the crash in it if there is one, and compare."""
         try:
             rule(self)
         except SimulatedCrash:
@@ -300,7 +303,7 @@ class Machine:
         partition, log, model = self._some_log()
         offset = self._near(model, model.start - 3, model.end + 2)
         cut = model.copy()
-        cut.cut(offset, base=log.segments[0].base_offset)
+        cut.cut(offset, bases=[segment.base_offset for segment in log.segments])
         self.underway = Underway(partition, "reset" if not cut.batches else "truncate", offsets=(cut.end,))
         end = truncate_to(log, offset)
         expect(end == cut.end, f"a cut at {offset} ended at {end}, not {cut.end}")
@@ -494,6 +497,8 @@ class Machine:
                 raise Violation(f"{partition} came back from the dead")
             else:
                 self.models[partition] = adopt(log, model, mine, has_lost_snapshots=partition in self.tampered)
+                if mine is not None and mine.kind in ("reset", "delete"):
+                    self.tampered.add(partition)  # snapshots went, and some may have come back
 
 
 _CHOICES: Final[tuple[tuple[Callable[[Machine], None], int], ...]] = (
@@ -519,7 +524,7 @@ _CHOICES: Final[tuple[tuple[Callable[[Machine], None], int], ...]] = (
     (Machine.find_time, 3),
     (Machine.find_record, 3),
 )
-_RULES: Final = [rule for rule, _ in _CHOICES]
+RULES: Final = [rule for rule, _ in _CHOICES]
 _WEIGHTS: Final = [weight for _, weight in _CHOICES]
 
 

@@ -146,13 +146,14 @@ class LogModel:
     def latest_epoch(self) -> int:
         return self.epochs[-1].epoch if self.epochs else -1
 
-    def cut(self, offset: int, *, base: int) -> None:
-        """Remove every batch that ends at or after `offset`; the oldest file begins at `base`."""
+    def cut(self, offset: int, *, bases: list[int]) -> None:
+        """Remove every batch that ends at or after `offset`; `bases` are the offsets that segments begin at."""
         if offset >= self.end:
             return
-        if offset <= base:
+        if offset <= bases[0]:
             self.reset(offset)
             return
+        base = max(each for each in bases if each <= offset)
         while self.batches and self.batches[-1].last >= offset:
             self.batches.pop()
         end = max(base, self.batches[-1].last + 1) if self.batches else base

@@ -449,12 +449,11 @@ class Segment:
 
     def truncate(self, position: int, *, end_offset: int) -> None:
         """Cut an active segment back to `position`, durably, so that no old byte can come back behind new ones."""
-        assert self._index is not None
-        assert self._time_index is not None
-        self._index.truncate(position)
-        self._entry_position = self._index.last()[1]
-        self._time_index.truncate(end_offset - self.base_offset)
-        self._written_entries = (0, 0)
+        index, time_index = self._index, self._time_index
+        assert index is not None
+        assert time_index is not None
+        index.truncate(position)
+        time_index.truncate(end_offset - self.base_offset)
         # The files of the indexes go: were they only written over, a crash could bring back entries of what is cut.
         self._remove(INDEX)
         self._remove(TIME_INDEX)
@@ -463,11 +462,12 @@ class Segment:
         file.sync()
         self._size = position
         self.cut_aborted(end_offset)
-        self.max_timestamp, relative_offset = self._time_index.last()
-        self.max_timestamp_offset = self.base_offset + relative_offset if relative_offset >= 0 else NO_OFFSET
-        for _, header in self.headers(self._entry_position):
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+        try:
+            self._check_entry(index)
+        except DamagedIndex:
+            index, time_index = OffsetIndex(), TimeIndex()
+        self._become_active(index, time_index)
+        self._note_from(self._entry_position)
         self._first_timestamp = None
 
     def cut_aborted(self, end_offset: int) -> None:

@@ -186,6 +186,18 @@ def test_what_was_loaded_of_an_index_is_not_used_after_a_cut() -> None:
     assert found_offsets(segment) == list(range(BASE, BASE + COUNT))
 
 
+def test_a_cut_notices_that_the_entry_it_goes_on_from_is_wrong() -> None:
+    disk = SimulatedDisk()
+    segment = closed_segment(disk)
+    position, _ = segment.find(BASE + 10) or (0, None)
+    segment.activate()
+    assert segment._index is not None
+    segment._index.positions[3] += 1  # as read from a damaged file
+    segment.truncate(position, end_offset=BASE + 10)
+    assert [segment.find(offset) is not None for offset in range(BASE, BASE + 10)] == [True] * 10
+    assert segment.newest_timestamp() == 1009
+
+
 def test_entries_of_what_was_cut_do_not_come_back_with_a_crash() -> None:
     disk = SimulatedDisk()
     segment = closed_segment(disk)

@@ -3,7 +3,7 @@
 Entries are (epoch, start_offset), both strictly growing. Truncating by this history, not by a high watermark,
 is what keeps a restarted follower from discarding acknowledged records.
 
-Must not know: where the history is stored (`storage.epoch_checkpoint`).
+Must not know: where the history is stored (`storage.checkpoints`).
 """
 
 from bisect import bisect_right
