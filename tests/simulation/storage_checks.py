@@ -140,9 +140,9 @@ def _check_batches(log: Log, model: LogModel, underway: Underway | None, found: 
 def _check_epochs(log: Log, present: LogModel, *, is_made_anew: bool) -> list[Epoch]:
     """The epochs to go on with: those of the log, where they mean what the model's do."""
     stored = [Epoch(*each) for each in log.epochs.entries]
-    if present.start == present.end:
+    if not present.readable():
         # The epoch before an empty log is remembered until another one begins, which a crash may undo.
-        expect([each.start for each in stored] in ([], [present.end]), f"{log!r} is empty and has epochs {stored}")
+        expect(len(stored) <= 1, f"{log!r} is empty and has epochs {stored}")
         return stored
     wanted = started_at([each for each in present.epochs if each.start < present.end], present.start)
     if is_made_anew:  # from the batches: the recovery point went before the files

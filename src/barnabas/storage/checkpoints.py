@@ -35,7 +35,8 @@ class Checkpoints:
         }
 
     def recovery_point(self, partition: TopicPartition) -> int:
-        return self._files[RECOVERY_POINTS].offsets.get(partition, 0)
+        # What is compacted was synced before, and has gaps that a recovery from lower down would take for loss.
+        return max(self._files[RECOVERY_POINTS].offsets.get(partition, 0), self.cleaned_to(partition))
 
     def log_start(self, partition: TopicPartition) -> int:
         return self._files[LOG_STARTS].offsets.get(partition, 0)

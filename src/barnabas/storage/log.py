@@ -22,9 +22,11 @@ from barnabas.core.errors import (
 )
 from barnabas.core.model import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 from barnabas.core.records.batch import (
+    HEADER_SIZE,
     HIGHEST_PLAIN_ATTRIBUTES,
     LOG_OVERHEAD,
     BatchHeader,
+    Codec,
     TimestampType,
     assign_offset,
     check_batch,
@@ -34,6 +36,7 @@ from barnabas.core.records.batch import (
     stamp_log_append_time,
 )
 from barnabas.core.records.control import read_marker
+from barnabas.core.records.record import MIN_RECORD_SIZE, check_counts
 from barnabas.core.replica.leader_epochs import EpochEnd, LeaderEpochs
 from barnabas.core.replica.producers import ProducerStates, WrittenBatch
 from barnabas.storage.cache import OpenFiles
@@ -180,6 +183,7 @@ class Log:
         if (
             header.batch_length > self._max_batch_length
             or header.record_count != header.last_offset_delta + 1
+            or header.record_count * MIN_RECORD_SIZE > header.batch_length
             or (header.attributes > HIGHEST_PLAIN_ATTRIBUTES and not has_producer)
         ):
             self._check_new(header)  # says which
@@ -283,6 +287,8 @@ class Log:
             raise InvalidRecord(
                 f"a batch of {header.record_count} records ends with offset delta {header.last_offset_delta}"
             )
+        if header.codec is Codec.NONE:
+            check_counts(header, header.size - HEADER_SIZE)  # or a few bytes could use up billions of offsets
         if header.producer_id == NO_PRODUCER_ID and header.attributes > HIGHEST_PLAIN_ATTRIBUTES:
             raise InvalidRecord("a transactional or control batch needs the producer whose transaction it is part of")
 
@@ -402,7 +408,7 @@ class Log:
             return  # a truncation came in between: the offsets may lead to other records by now
         self.flushed_offset = max(self.flushed_offset, plan.end_offset)
         if self.flushed_offset == self.end_offset:
-            self._active.release()
+            self._active.let_go()
 
     @property
     def has_closed_files(self) -> bool:
@@ -411,11 +417,25 @@ class Log:
 
     def flush(self) -> None:
         """Make everything appended so far durable, here and now."""
+        if not self._unsynced.has_files and not self._unsynced.has_names and self._health.offline_reason is None:
+            self._flush_active()
+            return
         plan = self.begin_flush()
         if plan is not None:
             with self._health.guarded():
                 plan.run()
             self.end_flush(plan)
+
+    def _flush_active(self) -> None:
+        """The common case of a flush: only the active segment has anything to sync."""
+        if self.flushed_offset == self.end_offset:
+            return
+        try:
+            self._active.file().sync()
+        except OSError as error:
+            raise self._health.fail(error) from error
+        self.flushed_offset = self.end_offset
+        self._active.let_go()
 
     def prepare_checkpoint(self) -> None:
         """Write what spares the next recovery work, and note the recovery point to be checkpointed."""

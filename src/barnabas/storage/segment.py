@@ -187,6 +187,11 @@ class Segment:
             self._files.held += 1
         return True
 
+    def let_go(self) -> None:
+        """The file is synced and need not be held; it still is, for the next append, while there is room."""
+        if self._files.held > self._files.max_held // 2:
+            self.release()
+
     def release(self) -> None:
         """The file is synced, or gone."""
         if self.held is not None:

@@ -90,7 +90,7 @@ class ProducerStates:
     def find_duplicate(self, header: BatchHeader) -> WrittenBatch | None:
         """The remembered batch that `header` is a retry of, if it is one."""
         producer = self._producers.get(header.producer_id)
-        if producer is None or producer.epoch != header.producer_epoch:
+        if producer is None or producer.epoch != header.producer_epoch or header.base_sequence == NO_SEQUENCE:
             return None
         first, last = header.base_sequence, header.last_sequence
         for batch in producer.batches:
@@ -186,14 +186,15 @@ class ProducerStates:
         if header.producer_epoch != producer.epoch:
             producer.epoch = header.producer_epoch
             producer.batches = ()
-        written = WrittenBatch(
-            header.base_sequence,
-            header.last_sequence,
-            header.base_offset,
-            header.last_offset,
-            header.max_timestamp,
-        )
-        producer.batches = (*producer.batches[1 - REMEMBERED_BATCHES :], written)
+        if header.base_sequence != NO_SEQUENCE:
+            written = WrittenBatch(
+                header.base_sequence,
+                header.last_sequence,
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp,
+            )
+            producer.batches = (*producer.batches[1 - REMEMBERED_BATCHES :], written)
         producer.last_timestamp = header.max_timestamp
         if header.is_transactional and producer.transaction_start is None:
             producer.transaction_start = header.base_offset
@@ -217,6 +218,8 @@ class ProducerStates:
 
 
 def _check_sequence(producer: Producer, header: BatchHeader) -> None:
+    if header.base_sequence == NO_SEQUENCE:
+        return  # a coordinator writes within a transaction of the producer: its records are not numbered
     if header.producer_epoch != producer.epoch:
         if header.base_sequence != 0 and producer.epoch != NO_PRODUCER_EPOCH:
             raise OutOfOrderSequence(
