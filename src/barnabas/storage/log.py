@@ -9,6 +9,7 @@ is active; offsets only grow and are never given twice; a refused append leaves 
 Must not know: the network, replication, who waits for an append. Time arrives as an argument.
 """
 
+import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, cast
@@ -25,18 +26,22 @@ from barnabas.core.records.batch import (
     HEADER_SIZE,
     HIGHEST_PLAIN_ATTRIBUTES,
     LOG_OVERHEAD,
+    MIN_RECORD_SIZE,
     BatchHeader,
     Codec,
     TimestampType,
     assign_offset,
     check_batch,
+    is_plain,
     iter_batches,
+    pack_place,
     read_alone,
     read_header,
     stamp_log_append_time,
+    unpack_header,
 )
 from barnabas.core.records.control import read_marker
-from barnabas.core.records.record import MIN_RECORD_SIZE, check_counts
+from barnabas.core.records.record import check_counts
 from barnabas.core.replica.leader_epochs import EpochEnd, LeaderEpochs
 from barnabas.core.replica.producers import ProducerStates, WrittenBatch
 from barnabas.storage.cache import OpenFiles
@@ -168,9 +173,38 @@ class Log:
         """Take batches as the leader: check them, give them the next offsets in place, write them in one go.
 
         `data` becomes the log's: its batches carry their offsets afterwards.
+
+        This is the short way that most appends go; whatever is not plain goes through `_append_any`.
         """
-        if self._health.offline_reason is not None:
-            self._health.check()
+        try:
+            fields = unpack_header(data)
+        except struct.error:
+            return self._append_any(data, leader_epoch=leader_epoch, now_ms=now_ms)
+        active = self._active
+        if (
+            leader_epoch != self.epochs.latest
+            or self._stamps_time
+            or active.held is None
+            or self._health.offline_reason is not None
+            or not is_plain(data, fields, self._max_batch_length)
+        ):
+            return self._append_any(data, leader_epoch=leader_epoch, now_ms=now_ms)
+        first_offset = self.end_offset
+        last_offset = first_offset + fields[6]
+        pack_place(data, 0, first_offset, fields[1], leader_epoch)
+        try:
+            if not active.append(data, last_offset, fields[8]):
+                self.roll()
+                self._active.append(data, last_offset, fields[8])
+        except OSError as error:
+            raise self._health.fail(error) from error
+        self.end_offset = last_offset + 1
+        if self._active.held is None:
+            self._hold_active()
+        return _new_appended(Appended, (first_offset, last_offset, NO_TIMESTAMP, False))
+
+    def _append_any(self, data: bytearray | memoryview, *, leader_epoch: int, now_ms: int) -> Appended:
+        self._health.check()
         latest_epoch = self.epochs.latest
         if leader_epoch < latest_epoch:
             raise FencedLeaderEpoch(

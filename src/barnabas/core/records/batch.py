@@ -29,13 +29,15 @@ HEADER_SIZE: Final = 61
 LOG_OVERHEAD: Final = 12  # base offset and batch length: what comes before the counted length
 MAGIC: Final = 2
 MAX_SEQUENCE: Final = 2**31 - 1
+MIN_RECORD_SIZE: Final = 7  # length, attributes, two deltas, two lengths and the header count: a byte each
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_PLACE: Final = struct.Struct(">qii")  # base offset, batch length, leader epoch
+_PLACE: Final = struct.Struct(">qii")
+pack_place: Final = _PLACE.pack_into  # base offset, batch length, leader epoch
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
-_unpack_header: Final = _HEADER.unpack_from
+unpack_header: Final = _HEADER.unpack_from
 
 MAGIC_AT: Final = 16
 CRC_AT: Final = 17
@@ -166,7 +168,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     The batch's body need not be there; the checksum is not looked at.
     """
     try:
-        header = _new_header(BatchHeader, _unpack_header(buffer, position))
+        header = _new_header(BatchHeader, unpack_header(buffer, position))
     except struct.error:
         raise _too_short(buffer, position) from None
     if header[3] != MAGIC:
@@ -182,7 +184,7 @@ def read_alone(buffer: Buffer) -> BatchHeader | None:
     What a log does for every produce request, so it is written out.
     """
     try:
-        header = _new_header(BatchHeader, _unpack_header(buffer))
+        header = _new_header(BatchHeader, unpack_header(buffer))
     except struct.error:
         raise _too_short(buffer, 0) from None
     if header[1] + LOG_OVERHEAD != len(buffer) or header[3] != MAGIC:
@@ -195,6 +197,23 @@ def read_alone(buffer: Buffer) -> BatchHeader | None:
     ):
         check_batch(buffer, 0, header)  # says what it is
     return header
+
+
+def is_plain(buffer: Buffer, fields: tuple[int, ...], max_length: int) -> bool:
+    """Whether a buffer is one uncompressed batch of no producer with nothing to refuse; `fields` are its header's.
+
+    A quick yes for what most appends are. A no says nothing: the checks below find out what it is.
+    """
+    return (
+        fields[5] == 0  # attributes
+        and fields[9] == NO_PRODUCER_ID
+        and fields[1] <= max_length
+        and fields[1] + LOG_OVERHEAD == len(buffer)
+        and fields[3] == MAGIC
+        and 0 < fields[12] == fields[6] + 1  # as many records as offsets
+        and fields[12] * MIN_RECORD_SIZE <= fields[1] - (HEADER_SIZE - LOG_OVERHEAD)
+        and crc32c(memoryview(buffer)[ATTRIBUTES_AT:]) == fields[4]
+    )
 
 
 def write_header(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:

@@ -31,8 +31,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
 from barnabas.core.errors import CorruptRecord
-from barnabas.core.records.batch import BatchHeader, Buffer, TimestampType
-from barnabas.core.records.record import MIN_RECORD_SIZE, check_counts
+from barnabas.core.records.batch import MIN_RECORD_SIZE, BatchHeader, Buffer, TimestampType
+from barnabas.core.records.record import check_counts
 
 try:
     import numba

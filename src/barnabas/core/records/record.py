@@ -25,6 +25,7 @@ from barnabas.core.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    MIN_RECORD_SIZE,
     BatchHeader,
     Buffer,
     Codec,
@@ -43,9 +44,6 @@ Header: TypeAlias = tuple[str, bytes | None]
 # What one batch may decompress to unless the caller says otherwise: far above what a client sends (Kafka's
 # own limit is 1 MiB compressed), far below what a bomb would like.
 DEFAULT_MAX_BYTES: Final = 128 * 1024 * 1024
-
-# Length, attributes, two deltas, two lengths and the header count: a byte each.
-MIN_RECORD_SIZE: Final = 7
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1

@@ -17,8 +17,8 @@ from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
 from barnabas.core.errors import CorruptRecord
-from barnabas.core.records.batch import BatchHeader, Buffer, TimestampType
-from barnabas.core.records.record import MIN_RECORD_SIZE, check_counts
+from barnabas.core.records.batch import MIN_RECORD_SIZE, BatchHeader, Buffer, TimestampType
+from barnabas.core.records.record import check_counts
 from barnabas.core.records.varint import encode_varint, encode_varlong, read_varint, read_varlong
 
 DEFAULT_MAP_BYTES: Final = 128 * 1024 * 1024  # log.cleaner.dedupe.buffer.size
