@@ -40,7 +40,12 @@ def _append_row(name: str, size: int, total: int) -> Row:
         return _bare_writes(directory, batch, count)
 
     with scratch_directory() as scratch:
-        found = compare(lambda: _in_fresh(scratch, ours), lambda: _in_fresh(scratch, limit), amount=count * len(batch))
+        found = compare(
+            lambda: _in_fresh(scratch, ours),
+            lambda: _in_fresh(scratch, limit),
+            amount=count * len(batch),
+            rounds=ROUNDS,
+        )
     return Row(name, rate(found.ours, "MB/s"), f"bare write {rate(found.limit, 'MB/s')}", found.ratio, TARGET_WRITE)
 
 
