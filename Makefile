@@ -39,7 +39,7 @@ $(STAMP): pyproject.toml
 test: setup ## Run all tests
 	@$(VENV_PYTHON) -m pytest -n $(WORKERS) $(ARGS)
 
-demo: setup ## See it work: a broker, producers and consumers on this machine
+demo: setup ## See it work: append, SIGKILL, recover, read by id and by time
 	@$(VENV_PYTHON) -m barnabas.cli.main demo $(ARGS)
 
 check: setup ## Formatting, lint, types and import contracts, in seconds

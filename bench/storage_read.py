@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from barnabas.core.records.batch import read_header
+from barnabas.core.records.batch import read_header, seal, write_header
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.log import Log
 from barnabas.storage.lookup import get_record, offset_for_timestamp
@@ -38,8 +38,6 @@ def _filled(directory: Path, total: int) -> Log:
 
 def _restamp(batch: bytearray, milliseconds: int) -> None:
     """Move a batch on in time, so that a lookup by time has something to find."""
-    from barnabas.core.records.batch import seal, write_header  # noqa: PLC0415 - only this set-up patches a header
-
     header = read_header(batch)
     start = 1_700_000_000_000 + milliseconds
     span = header.max_timestamp - header.base_timestamp

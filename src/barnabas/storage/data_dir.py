@@ -13,7 +13,8 @@ from barnabas.storage.checkpoints import Checkpoints
 from barnabas.storage.config import LogConfig
 from barnabas.storage.disk import Disk
 from barnabas.storage.health import DirectoryHealth
-from barnabas.storage.log import Log, LogContext
+from barnabas.storage.log import Log
+from barnabas.storage.log_parts import LogContext
 from barnabas.storage.names import CLEAN_SHUTDOWN, DELETED, TEMPORARY, parent_of, parse_partition
 from barnabas.storage.recovery import RecoveryReport, open_log
 from barnabas.storage.small_file import replace_file

@@ -42,13 +42,12 @@ from barnabas.core.records.batch import (
 )
 from barnabas.core.records.control import read_marker
 from barnabas.core.records.record import check_counts
-from barnabas.core.replica.leader_epochs import EpochEnd, LeaderEpochs
-from barnabas.core.replica.producers import ProducerStates, WrittenBatch
-from barnabas.storage.cache import OpenFiles
-from barnabas.storage.checkpoints import Checkpoints, write_epochs
+from barnabas.core.replica.leader_epochs import EpochEnd
+from barnabas.core.replica.producers import WrittenBatch
+from barnabas.storage.checkpoints import write_epochs
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.disk import File
-from barnabas.storage.health import DirectoryHealth
+from barnabas.storage.log_parts import Contents, LogContext
 from barnabas.storage.names import EPOCH_CHECKPOINT, TXN_INDEX
 from barnabas.storage.offset_index import MAX_RELATIVE_OFFSET
 from barnabas.storage.producer_files import ProducerFiles
@@ -80,26 +79,6 @@ class Slice(NamedTuple):
 
     def read(self) -> bytes:
         return self.file.read(self.position, self.size)
-
-
-class LogContext(NamedTuple):
-    """What a log shares with the others of its data directory."""
-
-    files: OpenFiles
-    checkpoints: Checkpoints
-    health: DirectoryHealth
-
-
-class Contents(NamedTuple):
-    """What opening a partition directory found."""
-
-    segments: list[Segment]
-    epochs: LeaderEpochs
-    producers: ProducerStates
-    log_start_offset: int
-    end_offset: int
-    is_new: bool = False
-    was_clean: bool = False
 
 
 class Log:

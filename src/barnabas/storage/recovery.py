@@ -18,7 +18,8 @@ from barnabas.core.replica.leader_epochs import EpochStart, LeaderEpochs
 from barnabas.core.replica.producers import ProducerStates
 from barnabas.storage.checkpoints import read_epochs, write_epochs
 from barnabas.storage.config import LogConfig
-from barnabas.storage.log import Contents, Log, LogContext
+from barnabas.storage.log import Log
+from barnabas.storage.log_parts import Contents, LogContext
 from barnabas.storage.names import (
     CLEANED,
     EPOCH_CHECKPOINT,

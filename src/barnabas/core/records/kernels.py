@@ -86,7 +86,7 @@ Index: TypeAlias = NDArray[np.int64]
 Bytes: TypeAlias = NDArray[np.uint8]
 Offsets: TypeAlias = NDArray[np.int32]
 Int64: TypeAlias = Any  # a machine integer, which wraps: what numba makes of int, not Python's
-_Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 _BYTES: Final = types.Array(types.uint8, 1, "C")
 _DATA: Final = types.Array(types.uint8, 1, "C", readonly=True)
@@ -130,12 +130,12 @@ def index_into(data: Bytes, start: int, stop: int, header: BatchHeader, out: Ind
         out[row : row + header.record_count, TIMESTAMP] = header.max_timestamp
 
 
-def _native(signature: Any) -> Callable[[_Kernel], _Kernel]:
+def native(signature: Any) -> Callable[[Kernel], Kernel]:
     """Compile for this one signature, now, cached on disk where that is possible."""
 
-    def compile_(function: _Kernel) -> _Kernel:
+    def compile_(function: Kernel) -> Kernel:
         try:
-            compiled: _Kernel = numba.njit(signature, nogil=True, cache=True)(function)
+            compiled: Kernel = numba.njit(signature, nogil=True, cache=True)(function)
         except (RuntimeError, OSError):  # no directory for the cache is found, or it cannot be written
             compiled = numba.njit(signature, nogil=True)(function)
         return compiled
@@ -177,7 +177,7 @@ def _decode_long(data: Bytes, at: Int64, stop: Int64, max_shift: int) -> tuple[I
 
 # One loop with one place that reads a number, rather than a function per field: handing an array to a function
 # costs numba more than the function does, and this is four times as quick.
-@_native(_INT(_DATA, _INT, _INT, _INT, _INT, _INT, _INT, _INDEX, _INT))
+@native(_INT(_DATA, _INT, _INT, _INT, _INT, _INT, _INT, _INDEX, _INT))
 def index_records(  # noqa: C901, PLR0912
     data: Bytes,
     start: int,
@@ -244,7 +244,7 @@ def index_records(  # noqa: C901, PLR0912
     return OK if at == stop else TRAILING_BYTES | max(count - 1, 0) << 8
 
 
-@_native(types.void(_INDEX, _INT, _LONGS))
+@native(types.void(_INDEX, _INT, _LONGS))
 def gather_numbers(index: Index, column: int, out: NDArray[np.int64]) -> None:
     """One column of the index on its own: offsets or timestamps."""
     for i in range(len(index)):
@@ -260,7 +260,7 @@ def _copy(source: Bytes, start: Int64, length: Int64, out: Bytes, at: Int64) -> 
         out[out_start + i] = source[source_start + i]
 
 
-@_native(_INT(_DATA, _INDEX, _INT, _BYTES, _INT, _OFFSETS, _BYTES))
+@native(_INT(_DATA, _INDEX, _INT, _BYTES, _INT, _OFFSETS, _BYTES))
 def gather_bytes(data: Bytes, index: Index, column: int, out: Bytes, used: int, ends: Offsets, valid: Bytes) -> int:
     """Copy the keys (`column` is `KEY_START`) or values (`VALUE_START`) to `out` from `used` on.
 
@@ -279,7 +279,7 @@ def gather_bytes(data: Bytes, index: Index, column: int, out: Bytes, used: int, 
     return used
 
 
-@_native(_TWO_INTS(_DATA, _INDEX, _BYTES, _INT, _OFFSETS, _BYTES, _INT, _OFFSETS, _BYTES))
+@native(_TWO_INTS(_DATA, _INDEX, _BYTES, _INT, _OFFSETS, _BYTES, _INT, _OFFSETS, _BYTES))
 def gather_headers(
     data: Bytes,
     index: Index,

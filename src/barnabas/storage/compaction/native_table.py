@@ -8,8 +8,7 @@ All kernels release the interpreter lock. They take records by their index (`cor
 and never look outside the arrays they are given.
 """
 
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import numba
 import numpy as np
@@ -26,6 +25,8 @@ from barnabas.core.records.kernels import (
     VALUE_LENGTH,
     Bytes,
     Index,
+    Kernel,
+    native,
 )
 
 Table: TypeAlias = NDArray[np.uint64]
@@ -42,7 +43,6 @@ OLDEST: Final = 2
 NEWEST: Final = 3
 FACTS: Final = 4
 
-_Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 _DATA: Final = types.Array(types.uint8, 1, "C", readonly=True)
 _BYTES: Final = types.Array(types.uint8, 1, "C")
 _INDEX: Final = types.Array(types.int64, 2, "C")
@@ -54,23 +54,10 @@ _TWO_WORDS: Final = types.Tuple((_WORD, _WORD))  # type: ignore[no-untyped-call]
 _U: Final = np.uint64
 
 
-def _native(signature: Any) -> Callable[[_Kernel], _Kernel]:
-    """Compile for this one signature, now, cached on disk where that is possible."""
-
-    def compile_(function: _Kernel) -> _Kernel:
-        try:
-            compiled: _Kernel = numba.njit(signature, nogil=True, cache=True)(function)
-        except (RuntimeError, OSError):  # no directory for the cache is found, or it cannot be written
-            compiled = numba.njit(signature, nogil=True)(function)
-        return compiled
-
-    return compile_
-
-
-def _part(function: _Kernel) -> _Kernel:
+def _part(function: Kernel) -> Kernel:
     """A part of the kernels below, compiled into each."""
     compiled: Any = numba.njit(nogil=True)(function)
-    kernel: _Kernel = compiled
+    kernel: Kernel = compiled
     return kernel
 
 
@@ -135,13 +122,13 @@ def _find(table: Table, first: U64, second: U64) -> U64:
     return row
 
 
-@_native(_TWO_WORDS(_DATA, _WORD, _WORD))
+@native(_TWO_WORDS(_DATA, _WORD, _WORD))
 def hash_bytes(data: Bytes, k0: int, k1: int) -> tuple[int, int]:
     """The hash of a single key: for tests."""
     return _siphash(data, _U(0), _U(len(data)), k0, k1)
 
 
-@_native(_INT(_DATA, _INDEX, _WORD, _WORD, _TABLE, _INT, _INT))
+@native(_INT(_DATA, _INDEX, _WORD, _WORD, _TABLE, _INT, _INT))
 def put_keys(data: Bytes, index: Index, k0: int, k1: int, table: Table, used: int, max_used: int) -> int:
     """Note the offset of each key, as the newest; returns how many rows are used then, or -1 if too few are left."""
     for i in range(len(index)):
@@ -160,7 +147,7 @@ def put_keys(data: Bytes, index: Index, k0: int, k1: int, table: Table, used: in
     return used
 
 
-@_native(_INT(_TABLE, _TABLE))
+@native(_INT(_TABLE, _TABLE))
 def move_rows(source: Table, target: Table) -> int:
     """Put every row into a larger table; returns how many there are."""
     used = 0
@@ -174,7 +161,7 @@ def move_rows(source: Table, target: Table) -> int:
     return used
 
 
-@_native(types.void(_DATA, _INDEX, _WORD, _WORD, _TABLE, types.boolean, _BYTES, _NUMBERS))
+@native(types.void(_DATA, _INDEX, _WORD, _WORD, _TABLE, types.boolean, _BYTES, _NUMBERS))
 def select(
     data: Bytes,
     index: Index,
@@ -214,7 +201,7 @@ def _copy(source: Bytes, start: int, stop: int, out: Bytes, at: int) -> int:
     return at + stop - start
 
 
-@_native(_INT(_DATA, _INDEX, _BYTES, _BYTES))
+@native(_INT(_DATA, _INDEX, _BYTES, _BYTES))
 def copy_kept(data: Bytes, index: Index, keep: Bytes, out: Bytes) -> int:
     """Copy the records that stay, as they are; `out` must have room for all. Returns the bytes used."""
     used = 0
@@ -262,7 +249,7 @@ def _skip_varint(data: Bytes, at: int) -> int:
     return at + 1
 
 
-@_native(_INT(_DATA, _INDEX, _BYTES, _INT, _BYTES))
+@native(_INT(_DATA, _INDEX, _BYTES, _INT, _BYTES))
 def rebase_kept(data: Bytes, index: Index, keep: Bytes, base_timestamp: int, out: Bytes) -> int:
     """Copy the records that stay with timestamps relative to another base; `out` needs 16 more bytes for each."""
     used = 0
