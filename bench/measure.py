@@ -56,11 +56,36 @@ def compare(ours: Callable[[], float], limit: Callable[[], float], *, amount: fl
             limit_took = limit()
             ours_took = ours()
         pairs.append((amount / ours_took, amount / limit_took))
+    return _compared(pairs)
+
+
+def _compared(pairs: list[tuple[float, float]]) -> Compared:
     return Compared(
         ours=statistics.median(ours_rate for ours_rate, _ in pairs),
         limit=statistics.median(limit_rate for _, limit_rate in pairs),
         ratio=statistics.median(ours_rate / limit_rate for ours_rate, limit_rate in pairs),
     )
+
+
+def take_turns(ours: Callable[[], object], limit: Callable[[], object], *, steps: int) -> tuple[float, float]:
+    """Seconds of both sides over `steps` short steps each, one of ours after one of the limit's.
+
+    A shared disk is slow or fast for seconds at a time: what takes turns every few milliseconds meets the same disk.
+    """
+    ours_took = limit_took = 0.0
+    for step in range(steps):
+        if step % 2:
+            ours_took += seconds(ours)
+            limit_took += seconds(limit)
+        else:
+            limit_took += seconds(limit)
+            ours_took += seconds(ours)
+    return ours_took, limit_took
+
+
+def compare_rounds(one_round: Callable[[], tuple[float, float]], *, amount: float, rounds: int) -> Compared:
+    """Of rounds that give the seconds of both sides for `amount` of work: the median rates, and of the ratios."""
+    return _compared([(amount / ours, amount / limit) for ours, limit in (one_round() for _ in range(rounds))])
 
 
 @contextmanager

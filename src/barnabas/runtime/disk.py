@@ -21,6 +21,7 @@ _OPEN: Final = os.O_RDWR | os.O_CLOEXEC
 _OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MODE: Final = 0o666  # less the umask: who may read the data is the operator's choice
 _CLOSED: Final = -1
+_pwrite: Final = os.pwrite
 
 if sys.platform == "darwin":
 
@@ -64,7 +65,7 @@ class OsFile:
 
     def write(self, position: int, data: Buffer) -> None:
         """Write all of `data`, which is bytes or a view of bytes, at `position`."""
-        written = os.pwrite(self._descriptor, data, position)
+        written = _pwrite(self._descriptor, data, position)
         if written != len(data):
             self._write_on(position, data, written)
 

@@ -9,7 +9,6 @@ is active; offsets only grow and are never given twice; a refused append leaves 
 Must not know: the network, replication, who waits for an append. Time arrives as an argument.
 """
 
-import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, cast
@@ -32,13 +31,12 @@ from barnabas.core.records.batch import (
     TimestampType,
     assign_offset,
     check_batch,
-    is_plain,
     iter_batches,
     pack_place,
     read_alone,
     read_header,
+    read_plain,
     stamp_log_append_time,
-    unpack_header,
 )
 from barnabas.core.records.control import read_marker
 from barnabas.core.records.record import check_counts
@@ -155,26 +153,23 @@ class Log:
 
         This is the short way that most appends go; whatever is not plain goes through `_append_any`.
         """
-        try:
-            fields = unpack_header(data)
-        except struct.error:
-            return self._append_any(data, leader_epoch=leader_epoch, now_ms=now_ms)
         active = self._active
         if (
             leader_epoch != self.epochs.latest
             or self._stamps_time
             or active.held is None
             or self._health.offline_reason is not None
-            or not is_plain(data, fields, self._max_batch_length)
+            or (plain := read_plain(data, self._max_batch_length)) is None
         ):
             return self._append_any(data, leader_epoch=leader_epoch, now_ms=now_ms)
+        length, last_offset_delta, max_timestamp = plain
         first_offset = self.end_offset
-        last_offset = first_offset + fields[6]
-        pack_place(data, 0, first_offset, fields[1], leader_epoch)
+        last_offset = first_offset + last_offset_delta
+        pack_place(data, 0, first_offset, length, leader_epoch)
         try:
-            if not active.append(data, last_offset, fields[8]):
+            if not active.append(data, last_offset, max_timestamp):
                 self.roll()
-                self._active.append(data, last_offset, fields[8])
+                self._active.append(data, last_offset, max_timestamp)
         except OSError as error:
             raise self._health.fail(error) from error
         self.end_offset = last_offset + 1

@@ -158,7 +158,14 @@ class Segment:
         if max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
         if start - self._entry_position > self._index_interval_bytes:
-            self._add_entry(start, relative_offset)
+            index, time_index = self._index, self._time_index
+            if index is None or time_index is None:
+                raise AssertionError(f"{self} is not active")
+            self._entry_position = start
+            index.offsets.append(relative_offset)
+            index.positions.append(start)
+            if self.max_timestamp > time_index.newest:
+                time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         return True
 
     def append_several(self, data: Buffer, batches: Sequence[tuple[int, int, int]]) -> bool:

@@ -28,6 +28,11 @@ class TimeIndex:
     def __len__(self) -> int:
         return len(self.timestamps)
 
+    @property
+    def newest(self) -> int:
+        """The largest timestamp, or -1."""
+        return self.timestamps[-1] if self.timestamps else -1
+
     def maybe_append(self, timestamp: int, relative_offset: int) -> None:
         """Add an entry unless a timestamp as large is already there."""
         if timestamp >= 0 and (not self.timestamps or timestamp > self.timestamps[-1]):

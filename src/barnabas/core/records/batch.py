@@ -38,6 +38,7 @@ _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
 unpack_header: Final = _HEADER.unpack_from
+_unpack_plain: Final = struct.Struct(">8xi4xbIhi8xqq6xi").unpack_from  # of those, what `read_plain` looks at
 
 MAGIC_AT: Final = 16
 CRC_AT: Final = 17
@@ -199,21 +200,28 @@ def read_alone(buffer: Buffer) -> BatchHeader | None:
     return header
 
 
-def is_plain(buffer: Buffer, fields: tuple[int, ...], max_length: int) -> bool:
-    """Whether a buffer is one uncompressed batch of no producer with nothing to refuse; `fields` are its header's.
+def read_plain(buffer: Buffer, max_length: int) -> tuple[int, int, int] | None:
+    """Length, last offset delta and max timestamp of a buffer that is one plain batch with nothing to refuse.
 
-    A quick yes for what most appends are. A no says nothing: the checks below find out what it is.
+    Plain is: not compressed, of no producer. A quick yes for what most appends are. None says nothing: the checks
+    below find out what it is.
     """
-    return (
-        fields[5] == 0  # attributes
-        and fields[9] == NO_PRODUCER_ID
-        and fields[1] <= max_length
-        and fields[1] + LOG_OVERHEAD == len(buffer)
-        and fields[3] == MAGIC
-        and 0 < fields[12] == fields[6] + 1  # as many records as offsets
-        and fields[12] * MIN_RECORD_SIZE <= fields[1] - (HEADER_SIZE - LOG_OVERHEAD)
-        and crc32c(memoryview(buffer)[ATTRIBUTES_AT:]) == fields[4]
-    )
+    try:
+        length, magic, crc, attributes, last_offset_delta, max_timestamp, producer_id, count = _unpack_plain(buffer)
+    except struct.error:
+        return None
+    if (
+        attributes == 0
+        and producer_id == NO_PRODUCER_ID
+        and length <= max_length
+        and length + LOG_OVERHEAD == len(buffer)
+        and magic == MAGIC
+        and 0 < count == last_offset_delta + 1  # as many records as offsets
+        and count * MIN_RECORD_SIZE <= length - (HEADER_SIZE - LOG_OVERHEAD)
+        and crc32c(memoryview(buffer)[ATTRIBUTES_AT:]) == crc
+    ):
+        return length, last_offset_delta, max_timestamp
+    return None
 
 
 def write_header(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
