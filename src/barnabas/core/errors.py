@@ -99,3 +99,175 @@ class InvalidConfig(BarnabasError):
     """A setting that does not exist, or a value it cannot have."""
 
     kafka_code = 40
+
+
+class UnknownTopicOrPartition(BarnabasError):
+    """A topic or partition that does not exist."""
+
+    kafka_code = 3
+
+
+class ControllerBusy(BarnabasError):
+    """Too many changes of the metadata wait already; try again."""
+
+    kafka_code = 7
+
+
+class InvalidTopic(BarnabasError):
+    """A topic name that cannot be, or collides with one that is."""
+
+    kafka_code = 17
+
+
+class TopicExists(BarnabasError):
+    """A topic of that name is there already."""
+
+    kafka_code = 36
+
+
+class InvalidPartitions(BarnabasError):
+    """A number of partitions that cannot be."""
+
+    kafka_code = 37
+
+
+class InvalidReplicationFactor(BarnabasError):
+    """A replication factor below one, or above the number of nodes."""
+
+    kafka_code = 38
+
+
+class InvalidReplicaAssignment(BarnabasError):
+    """An assignment of replicas that does not fit the cluster or itself."""
+
+    kafka_code = 39
+
+
+class NotController(BarnabasError):
+    """A change of the metadata was asked of a node that is not the active controller."""
+
+    kafka_code = 41
+
+
+class InvalidRequest(BarnabasError):
+    """A request whose parts contradict each other."""
+
+    kafka_code = 42
+
+
+class PolicyViolation(BarnabasError):
+    """A change that a policy of this cluster forbids."""
+
+    kafka_code = 44
+
+
+class PreferredLeaderNotAvailable(BarnabasError):
+    """The first replica is not in sync, so it cannot lead."""
+
+    kafka_code = 80
+
+
+class EligibleLeadersNotAvailable(BarnabasError):
+    """No replica is there that could lead."""
+
+    kafka_code = 83
+
+
+class ElectionNotNeeded(BarnabasError):
+    """The partition has the leader that an election would give it."""
+
+    kafka_code = 84
+
+
+class UnknownTopicId(BarnabasError):
+    """A topic id that no topic has."""
+
+    kafka_code = 100
+
+
+class BrokerIdNotRegistered(BarnabasError):
+    """A node that has not registered with the cluster."""
+
+    kafka_code = 102
+
+
+class InvalidMetadata(BarnabasError):
+    """A metadata record that cannot be read, or does not fit what came before it."""
+
+
+class NotLeaderOrFollower(BarnabasError):
+    """This node does not lead the partition, or has no replica of it."""
+
+    kafka_code = 6
+
+
+class RequestTimedOut(BarnabasError):
+    """What was asked for did not happen in time. Whether it still will is unknown."""
+
+    kafka_code = 7
+
+
+class NotEnoughReplicas(BarnabasError):
+    """Fewer replicas are in sync than the topic asks for."""
+
+    kafka_code = 19
+
+
+class InvalidRequiredAcks(BarnabasError):
+    """A number of acknowledgements other than 0, 1 or all (-1)."""
+
+    kafka_code = 21
+
+
+class InvalidTimestamp(BarnabasError):
+    """A record from a time that its topic does not take."""
+
+    kafka_code = 32
+
+
+class FetchSessionIdNotFound(BarnabasError):
+    """A fetch session that is not, or no longer, kept."""
+
+    kafka_code = 70
+
+
+class InvalidFetchSessionEpoch(BarnabasError):
+    """A request out of turn in its fetch session."""
+
+    kafka_code = 71
+
+
+class UnknownLeaderEpoch(BarnabasError):
+    """A leader epoch that this node has not heard of yet."""
+
+    kafka_code = 75
+
+
+class FetchSessionTopicIdError(BarnabasError):
+    """Topic names and topic ids mixed in one fetch session."""
+
+    kafka_code = 106
+
+
+class NotCoordinator(BarnabasError):
+    """This node does not coordinate the group or the transactional id."""
+
+    kafka_code = 16
+
+
+class TopicDeletionDisabled(BarnabasError):
+    """Topics cannot be deleted in this cluster."""
+
+    kafka_code = 73
+
+
+class MismatchedEndpointType(BarnabasError):
+    """Something was asked of a broker that only a controller's listener answers."""
+
+    kafka_code = 114
+
+
+class UnsupportedEndpointType(BarnabasError):
+    """A type of endpoint that does not exist."""
+
+    kafka_code = 115

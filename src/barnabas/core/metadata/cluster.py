@@ -1,0 +1,37 @@
+"""Decisions about the cluster itself: its name, its nodes, its features, the producer ids it gives out."""
+
+from uuid import UUID
+
+from barnabas.core.errors import InvalidRequest
+from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.image import Image, Node
+from barnabas.core.metadata.records import ClusterRecord, FeatureRecord, NodeRecord, ProducerIdsRecord
+
+
+def form_cluster(image: Image, cluster_id: str) -> Decision[str]:
+    """Name a cluster that has no name yet; the reply is the name it has."""
+    if image.cluster_id is not None:
+        return Decision([], image.cluster_id)
+    return Decision([ClusterRecord(cluster_id)], cluster_id)
+
+
+def register_node(
+    image: Image, *, node_id: int, host: str, port: int, rack: str | None, incarnation: UUID
+) -> Decision[Node]:
+    """Take a node into the cluster, or note how it has changed."""
+    node = NodeRecord(node_id, host, port, rack, incarnation)
+    return Decision([] if image.nodes.get(node_id) == node else [node], node)
+
+
+def allocate_producer_ids(image: Image, count: int) -> Decision[range]:
+    """Give out so many producer ids, which nobody else gets."""
+    if count <= 0:
+        raise InvalidRequest(f"{count} producer ids cannot be given out")
+    first = image.next_producer_id
+    return Decision([ProducerIdsRecord(first + count)], range(first, first + count))
+
+
+def set_feature(image: Image, name: str, level: int) -> Decision[int]:
+    """Use a feature at this level, 0 for not at all; the reply is the level it had."""
+    previous = image.features.get(name, 0)
+    return Decision([] if level == previous else [FeatureRecord(name, level)], previous)

@@ -1,0 +1,46 @@
+"""Decisions about who leads a partition."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from barnabas.core.errors import ElectionNotNeeded, EligibleLeadersNotAvailable, PreferredLeaderNotAvailable
+from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.image import Image, PartitionState
+from barnabas.core.metadata.records import NO_LEADER
+
+
+def elect_preferred(image: Image, topic: str, partition: int) -> Decision[PartitionState]:
+    """Have the first replica lead, if it is in sync."""
+    state = image.get_topic(topic).get_partition(partition)
+    preferred = state.replicas[0]
+    if state.leader == preferred:
+        raise ElectionNotNeeded(f"{topic}-{partition} is led by its preferred leader, {preferred}, already")
+    if preferred not in state.isr or preferred not in image.nodes:
+        raise PreferredLeaderNotAvailable(f"the preferred leader of {topic}-{partition}, {preferred}, is not in sync")
+    return _led_by(state, preferred, isr=state.isr)
+
+
+def elect_unclean(image: Image, topic: str, partition: int) -> Decision[PartitionState]:
+    """Give a partition without a leader one: in sync if there is any, else one that may lack records."""
+    state = image.get_topic(topic).get_partition(partition)
+    if state.leader != NO_LEADER:
+        raise ElectionNotNeeded(f"{topic}-{partition} is led by {state.leader} already")
+    there = [node for node in state.replicas if node in image.nodes]
+    in_sync = [node for node in there if node in state.isr]
+    if in_sync:
+        return _led_by(state, in_sync[0], isr=state.isr)
+    if not there:
+        raise EligibleLeadersNotAvailable(f"no replica of {topic}-{partition} is part of the cluster")
+    return _led_by(state, there[0], isr=there[:1])
+
+
+def _led_by(state: PartitionState, leader: int, *, isr: Sequence[int]) -> Decision[PartitionState]:
+    led = msgspec.structs.replace(
+        state,
+        leader=leader,
+        isr=tuple(isr),
+        leader_epoch=state.leader_epoch + 1,
+        partition_epoch=state.partition_epoch + 1,
+    )
+    return Decision([led], led)

@@ -1,0 +1,183 @@
+"""The image: what the metadata log says of the cluster, up to some offset of it.
+
+Owns the state; only `apply` changes it, one record at a time. A record that does not fit what came before it is
+`InvalidMetadata` and changes nothing. The same records give an equal image on every node.
+
+Invariants: `topics` and `topics_by_id` hold the same topics; partitions are numbered from 0 without gaps; nothing is
+kept of what was removed, so `to_records` of two equal images are equal.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+from barnabas.core.errors import InvalidMetadata, UnknownTopicId, UnknownTopicOrPartition
+from barnabas.core.metadata.names import unify
+from barnabas.core.metadata.records import (
+    TOPIC_RESOURCE,
+    ClusterRecord,
+    ConfigRecord,
+    FeatureRecord,
+    MetadataRecord,
+    NodeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+# A record holds the whole of what it is about, so it is also the state.
+Node: TypeAlias = NodeRecord
+PartitionState: TypeAlias = PartitionRecord
+
+_NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic and its partitions, numbered from 0."""
+
+    name: str
+    topic_id: UUID
+    partitions: dict[int, PartitionState] = field(default_factory=dict)
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.partitions[0].replicas) if self.partitions else 0
+
+    def get_partition(self, partition: int) -> PartitionState:
+        """The state of a partition; refused when there is none of that number."""
+        state = self.partitions.get(partition)
+        if state is None:
+            raise UnknownTopicOrPartition(f"topic '{self.name}' has no partition {partition}")
+        return state
+
+
+@dataclass(slots=True)
+class Image:
+    """The cluster as the metadata log has it. Read what you like, change it through `apply` alone."""
+
+    cluster_id: str | None = None
+    nodes: dict[int, Node] = field(default_factory=dict)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    topics_by_id: dict[UUID, Topic] = field(default_factory=dict)
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    next_producer_id: int = 0
+    _names: dict[str, str] = field(default_factory=dict, compare=False)  # by what metrics make of them
+
+    def get_topic(self, name: str) -> Topic:
+        """The topic of that name; refused when there is none."""
+        topic = self.topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
+        return topic
+
+    def get_topic_by_id(self, topic_id: UUID) -> Topic:
+        """The topic of that id; refused when there is none."""
+        topic = self.topics_by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId(f"no topic has the id {topic_id}")
+        return topic
+
+    def config_of(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """What is set for a resource itself; nothing of defaults."""
+        return self.configs.get((resource_type, name), _NO_CONFIG)
+
+    def find_collision(self, name: str) -> str | None:
+        """The topic whose name cannot be told apart from this one in the names of metrics."""
+        return self._names.get(unify(name))
+
+    def apply(self, record: MetadataRecord) -> None:
+        """Take one record of the log."""
+        _APPLY[type(record)](self, record)
+
+    def to_records(self) -> Iterator[MetadataRecord]:
+        """The records that make an empty image equal to this one."""
+        if self.cluster_id is not None:
+            yield ClusterRecord(self.cluster_id)
+        for name, level in sorted(self.features.items()):
+            yield FeatureRecord(name, level)
+        for _, node in sorted(self.nodes.items()):
+            yield node
+        for _, topic in sorted(self.topics.items()):
+            yield TopicRecord(topic.name, topic.topic_id)
+            yield from topic.partitions.values()
+        for (resource_type, resource_name), values in sorted(self.configs.items()):
+            for name, value in sorted(values.items()):
+                yield ConfigRecord(resource_type, resource_name, name, value)
+        if self.next_producer_id:
+            yield ProducerIdsRecord(self.next_producer_id)
+
+    # One for each type of record.
+
+    def _apply_cluster(self, record: ClusterRecord) -> None:
+        if self.cluster_id not in (None, record.cluster_id):
+            raise InvalidMetadata(f"cluster {self.cluster_id} cannot become {record.cluster_id}")
+        self.cluster_id = record.cluster_id
+
+    def _apply_node(self, record: NodeRecord) -> None:
+        self.nodes[record.node_id] = record
+
+    def _apply_topic(self, record: TopicRecord) -> None:
+        if record.name in self.topics or record.topic_id in self.topics_by_id:
+            raise InvalidMetadata(f"topic '{record.name}' ({record.topic_id}) is there already")
+        topic = Topic(record.name, record.topic_id)
+        self.topics[record.name] = self.topics_by_id[record.topic_id] = topic
+        self._names[unify(record.name)] = record.name
+
+    def _apply_partition(self, record: PartitionRecord) -> None:
+        topic = self.topics_by_id.get(record.topic_id)
+        if topic is None:
+            raise InvalidMetadata(f"partition {record.partition} of topic {record.topic_id}, which does not exist")
+        if not 0 <= record.partition <= len(topic.partitions):
+            raise InvalidMetadata(
+                f"partition {record.partition} of '{topic.name}', which has {len(topic.partitions)}, leaves a gap"
+            )
+        topic.partitions[record.partition] = record
+
+    def _apply_remove_topic(self, record: RemoveTopicRecord) -> None:
+        topic = self.topics_by_id.pop(record.topic_id, None)
+        if topic is None:
+            raise InvalidMetadata(f"the removal of topic {record.topic_id}, which does not exist")
+        del self.topics[topic.name]
+        self.configs.pop((TOPIC_RESOURCE, topic.name), None)
+        if self._names.get(unify(topic.name)) == topic.name:
+            del self._names[unify(topic.name)]
+
+    def _apply_config(self, record: ConfigRecord) -> None:
+        resource = (record.resource_type, record.resource_name)
+        if record.value is not None:
+            self.configs.setdefault(resource, {})[record.name] = record.value
+            return
+        values = self.configs.get(resource, {})
+        values.pop(record.name, None)
+        if not values:
+            self.configs.pop(resource, None)
+
+    def _apply_producer_ids(self, record: ProducerIdsRecord) -> None:
+        if record.next_producer_id < self.next_producer_id:
+            raise InvalidMetadata(
+                f"producer ids up to {self.next_producer_id} are given out; {record.next_producer_id} would repeat some"
+            )
+        self.next_producer_id = record.next_producer_id
+
+    def _apply_feature(self, record: FeatureRecord) -> None:
+        if record.level:
+            self.features[record.name] = record.level
+        else:
+            self.features.pop(record.name, None)
+
+
+_APPLY: Final[dict[type, Callable[[Image, Any], None]]] = {
+    ClusterRecord: Image._apply_cluster,
+    NodeRecord: Image._apply_node,
+    TopicRecord: Image._apply_topic,
+    PartitionRecord: Image._apply_partition,
+    RemoveTopicRecord: Image._apply_remove_topic,
+    ConfigRecord: Image._apply_config,
+    ProducerIdsRecord: Image._apply_producer_ids,
+    FeatureRecord: Image._apply_feature,
+}

@@ -1,0 +1,148 @@
+"""Decisions about topics: create, delete, grow, configure. Checks and messages are Kafka's.
+
+Settings arrive checked by the caller, who knows what they mean. Settings of a topic go with it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from barnabas.core.errors import (
+    BrokerIdNotRegistered,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    InvalidTopic,
+    TopicExists,
+)
+from barnabas.core.metadata.assignments import (
+    check_assignments,
+    check_new_count,
+    in_order,
+    new_partitions,
+    place_partitions,
+)
+from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.image import Image, Topic
+from barnabas.core.metadata.names import METADATA_TOPIC, check_topic_name
+from barnabas.core.metadata.records import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    MetadataRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+NOT_GIVEN: Final = -1  # what a request with assignments has for its counts
+
+
+class NewTopic(msgspec.Struct, frozen=True):
+    """A topic to create: by counts, for which the caller has put in the defaults, or by assignments."""
+
+    name: str
+    partition_count: int = NOT_GIVEN
+    replication_factor: int = NOT_GIVEN
+    assignments: Mapping[int, Sequence[int]] | None = None
+    configs: Mapping[str, str] = {}
+
+
+class CreatedTopic(msgspec.Struct, frozen=True):
+    """A topic that was created."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    replication_factor: int
+
+
+def create_topic(image: Image, new: NewTopic, *, topic_id: UUID) -> Decision[CreatedTopic]:
+    """Make a topic with its partitions and settings."""
+    _check_new_name(image, new.name)
+    places = _places_of(image, new)
+    records: list[MetadataRecord] = [TopicRecord(new.name, topic_id), *new_partitions(topic_id, 0, places)]
+    records += [ConfigRecord(TOPIC_RESOURCE, new.name, name, value) for name, value in new.configs.items()]
+    return Decision(records, CreatedTopic(new.name, topic_id, len(places), len(places[0])))
+
+
+def _check_new_name(image: Image, name: str) -> None:
+    check_topic_name(name)
+    if name == METADATA_TOPIC:
+        raise InvalidRequest(f"Creation of internal topic {name} is prohibited.")
+    if name in image.topics:
+        raise TopicExists(f"Topic '{name}' already exists.")
+    other = image.find_collision(name)
+    if other is not None:
+        raise InvalidTopic(f"Topic '{name}' collides with existing topic: {other}")
+
+
+def _places_of(image: Image, new: NewTopic) -> list[tuple[int, ...]]:
+    if not new.assignments:
+        check_new_count(new.partition_count)
+        return place_partitions(
+            image, new.name, partition_count=new.partition_count, replication_factor=new.replication_factor
+        )
+    for count, what in ((new.replication_factor, "replication factor"), (new.partition_count, "numPartitions")):
+        if count != NOT_GIVEN:
+            raise InvalidRequest(f"A manual partition assignment was specified, but {what} was not set to -1.")
+    return check_assignments(image, in_order(new.assignments))
+
+
+def delete_topic(image: Image, name: str) -> Decision[Topic]:
+    """Remove a topic; the reply is what it was."""
+    topic = image.get_topic(name)
+    return Decision([RemoveTopicRecord(topic.topic_id)], topic)
+
+
+def create_partitions(
+    image: Image, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None
+) -> Decision[range]:
+    """Give a topic more partitions, `count` in all; the reply is the new ones. `assignments` are for those alone."""
+    topic = image.get_topic(name)
+    existing = len(topic.partitions)
+    if count == existing:
+        raise InvalidPartitions(f"Topic already has {existing} partition(s).")
+    if count < existing:
+        raise InvalidPartitions(
+            f"The topic {name} currently has {existing} partition(s); {count} would not be an increase."
+        )
+    check_new_count(count - existing)
+    if assignments is None:
+        places = place_partitions(image, name, partition_count=count, replication_factor=topic.replication_factor)[
+            existing:
+        ]
+    elif len(assignments) != count - existing:
+        raise InvalidReplicaAssignment(
+            f"Attempted to add {count - existing} additional partition(s), but {len(assignments)} assignment(s) were "
+            "specified."
+        )
+    else:
+        places = check_assignments(image, assignments, replication_factor=topic.replication_factor)
+    return Decision(new_partitions(topic.topic_id, existing, places), range(existing, count))
+
+
+def set_configs(
+    image: Image, resource_type: int, name: str, changes: Mapping[str, str | None]
+) -> Decision[Mapping[str, str]]:
+    """Set what has a value, remove what has None; the reply is all that is then set. What is so already is not written.
+
+    Topics and nodes must be there; the name "" stands for all nodes.
+    """
+    _check_resource(image, resource_type, name)
+    current = image.config_of(resource_type, name)
+    changed = {key: value for key, value in changes.items() if current.get(key) != value}
+    records = [ConfigRecord(resource_type, name, key, value) for key, value in changed.items()]
+    merged = {**current, **changed}
+    return Decision(records, {key: value for key, value in merged.items() if value is not None})
+
+
+def _check_resource(image: Image, resource_type: int, name: str) -> None:
+    if resource_type == TOPIC_RESOURCE:
+        image.get_topic(name)
+    elif resource_type == BROKER_RESOURCE and name:
+        if not (name.isascii() and name.isdecimal()):
+            raise InvalidRequest(f"Invalid broker name {name}")
+        if int(name) not in image.nodes:
+            raise BrokerIdNotRegistered(f"No node with id {name} found.")

@@ -1,0 +1,348 @@
+"""The metadata log on the simulated disk: commits in turn, refusals, failures, snapshots, damage."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from barnabas.core.errors import ControllerBusy, NotController, RecordTooLarge, StorageError, TopicExists
+from barnabas.core.metadata import (
+    Decision,
+    MetadataRecord,
+    set_configs,
+)
+from barnabas.core.metadata.commits import encode_commit
+from barnabas.core.metadata.records import TOPIC_RESOURCE, ConfigRecord, ProducerIdsRecord, RemoveTopicRecord
+from barnabas.core.records.batch import iter_batches
+from barnabas.runtime.disk import OsDisk
+from barnabas.runtime.metadata_log import METADATA_LOG_CONFIG, METADATA_PARTITION, MetadataLog, MetadataLogConfig
+from barnabas.runtime.offload import ThreadOffload
+from barnabas.storage.data_dir import DataDir
+from barnabas.storage.metadata_snapshot import SnapshotId
+from barnabas.testing.disk import Keep, SimulatedDisk
+from tests.unit.runtime.metadata_support import (
+    GatedOffload,
+    ids,
+    open_metadata,
+    register,
+    topic,
+)
+
+
+async def settle() -> None:
+    """Let every task that can run do so."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_a_commit_is_in_the_image_and_survives_a_crash() -> None:
+    disk = SimulatedDisk(1)
+    _, metadata = open_metadata(disk)
+    metadata.commit_now(register)
+
+    asyncio.run(metadata.commit(topic("a", 3)))
+    disk.crash(Keep.NOTHING)
+    _, again = open_metadata(disk)
+
+    assert len(metadata.image.get_topic("a").partitions) == 3
+    assert again.image == metadata.image
+
+
+def test_a_clean_shutdown_needs_no_recovery() -> None:
+    disk = SimulatedDisk(1)
+    data_dir, metadata = open_metadata(disk)
+    metadata.commit_now(register)
+    data_dir.close()
+
+    data_dir, again = open_metadata(disk)
+
+    assert again.image == metadata.image
+    assert again.notes == ()
+    assert data_dir.logs[METADATA_PARTITION].config == METADATA_LOG_CONFIG
+
+
+def test_each_start_leads_in_a_newer_epoch() -> None:
+    disk = SimulatedDisk(1)
+    epochs = []
+    for _ in range(3):
+        data_dir, metadata = open_metadata(disk)
+        metadata.commit_now(ids())
+        epochs.append((metadata.epoch, metadata.leader_epoch, metadata.leader_id))
+        data_dir.close()
+
+    assert epochs == [(1, 1, 1), (2, 2, 1), (3, 3, 1)]
+
+
+def test_commits_are_decided_one_after_another_in_the_order_of_their_calls() -> None:
+    async def scenario() -> None:
+        _, metadata = open_metadata(SimulatedDisk(1))
+
+        ranges = await asyncio.gather(*(metadata.commit(ids(count)) for count in (5, 1, 3)))
+
+        assert ranges == [range(5), range(5, 6), range(6, 9)]
+        assert metadata.high_watermark == metadata.end_offset == 3
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_seen_of_a_commit_before_it_is_durable() -> None:
+    async def scenario() -> None:
+        offload = GatedOffload()
+        _, metadata = open_metadata(SimulatedDisk(1), offload=offload)
+        heard: list[Sequence[MetadataRecord]] = []
+        metadata.subscribe(heard.append)
+        offload.gate.clear()
+        commit = asyncio.ensure_future(metadata.commit(ids(7)))
+        await settle()
+
+        assert (metadata.end_offset, metadata.high_watermark) == (1, 0)
+        assert (metadata.image.next_producer_id, heard, commit.done()) == (0, [], False)
+
+        offload.gate.set()
+        await commit
+        assert metadata.image.next_producer_id == 7
+        assert heard == [[ProducerIdsRecord(7)]]
+
+    asyncio.run(scenario())
+
+
+def test_subscribers_hear_of_a_commit_in_their_order_with_the_image_up_to_date() -> None:
+    _, metadata = open_metadata(SimulatedDisk(1))
+    heard: list[tuple[str, int]] = []
+    metadata.subscribe(lambda _records: heard.append(("first", metadata.image.next_producer_id)))
+    metadata.subscribe(lambda _records: heard.append(("second", metadata.image.next_producer_id)))
+
+    asyncio.run(metadata.commit(ids(2)))
+    metadata.commit_now(ids(2))
+
+    assert heard == [("first", 2), ("second", 2), ("first", 4), ("second", 4)]
+
+
+def test_a_subscriber_that_raises_keeps_no_other_from_hearing_and_the_commit_stands() -> None:
+    async def scenario() -> None:
+        _, metadata = open_metadata(SimulatedDisk(1))
+        heard: list[Sequence[MetadataRecord]] = []
+
+        def fail(_records: Sequence[MetadataRecord]) -> None:
+            raise ValueError("a bug")
+
+        metadata.subscribe(fail)
+        metadata.subscribe(heard.append)
+
+        with pytest.raises(ValueError, match="a bug"):
+            await metadata.commit(ids(2))
+
+        assert len(heard) == 1
+        assert metadata.image.next_producer_id == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_refusal_passes_through_and_changes_nothing() -> None:
+    async def scenario() -> None:
+        _, metadata = open_metadata(SimulatedDisk(1))
+        metadata.commit_now(register)
+        await metadata.commit(topic("a"))
+        end_offset = metadata.end_offset
+
+        with pytest.raises(TopicExists):
+            await metadata.commit(topic("a"))
+
+        assert metadata.end_offset == end_offset
+        await metadata.commit(topic("b"))
+
+    asyncio.run(scenario())
+
+
+def test_a_decision_without_records_appends_nothing() -> None:
+    _, metadata = open_metadata(SimulatedDisk(1))
+    heard: list[Sequence[MetadataRecord]] = []
+    metadata.subscribe(heard.append)
+
+    reply = asyncio.run(metadata.commit(lambda _image: Decision([], "yes")))
+
+    assert (reply, metadata.end_offset, heard) == ("yes", 0, [])
+
+
+def test_a_record_too_large_for_the_log_is_refused_and_the_next_commit_goes_on() -> None:
+    _, metadata = open_metadata(SimulatedDisk(1))
+    metadata.commit_now(register)
+    metadata.commit_now(topic("a"))
+
+    with pytest.raises(RecordTooLarge):
+        metadata.commit_now(lambda image: set_configs(image, TOPIC_RESOURCE, "a", {"x": "v" * 9_000_000}))
+
+    assert metadata.image.config_of(TOPIC_RESOURCE, "a") == {}
+    assert metadata.commit_now(ids(3)) == range(3)
+
+
+@pytest.mark.parametrize("fault", ["write", "sync"])
+def test_a_commit_that_fails_on_disk_leaves_the_image_as_it_was(fault: str) -> None:
+    async def scenario() -> None:
+        disk = SimulatedDisk(1)
+        _, metadata = open_metadata(disk)
+        await metadata.commit(ids(5))
+        if fault == "write":
+            disk.fail_write(lambda path: path.endswith(".log"))
+        else:
+            disk.fail_sync(lambda path: path.endswith(".log"))
+
+        with pytest.raises(StorageError):
+            await metadata.commit(ids(5))
+        with pytest.raises(StorageError):
+            await metadata.commit(ids(5))
+        with pytest.raises(StorageError):
+            metadata.commit_now(ids(5))
+
+        assert metadata.image.next_producer_id == 5
+        assert metadata.high_watermark == 1
+
+    asyncio.run(scenario())
+
+
+def test_records_that_cannot_be_applied_stop_the_log_rather_than_go_on_in_another_state() -> None:
+    async def scenario() -> None:
+        _, metadata = open_metadata(SimulatedDisk(1))
+
+        with pytest.raises(Exception, match="does not exist"):
+            await metadata.commit(lambda _image: Decision([RemoveTopicRecord(UUID(int=5))], None))
+        with pytest.raises(StorageError, match="takes no more"):
+            await metadata.commit(ids())
+
+    asyncio.run(scenario())
+
+
+def test_a_commit_whose_caller_gives_up_is_brought_to_its_end() -> None:
+    async def scenario() -> None:
+        offload = GatedOffload()
+        _, metadata = open_metadata(SimulatedDisk(1), offload=offload)
+        offload.gate.clear()
+        abandoned = asyncio.ensure_future(metadata.commit(ids(5)))
+        await settle()
+        following = asyncio.ensure_future(metadata.commit(ids(1)))
+        abandoned.cancel()
+        await settle()
+        abandoned.cancel()
+        await settle()
+        assert not abandoned.done()
+
+        offload.gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await abandoned
+        assert await following == range(5, 6)
+
+    asyncio.run(scenario())
+
+
+def test_a_commit_that_is_given_up_while_it_waits_never_happens() -> None:
+    async def scenario() -> None:
+        offload = GatedOffload()
+        _, metadata = open_metadata(SimulatedDisk(1), offload=offload)
+        offload.gate.clear()
+        first = asyncio.ensure_future(metadata.commit(ids(5)))
+        second = asyncio.ensure_future(metadata.commit(ids(100)))
+        await settle()
+        second.cancel()
+        offload.gate.set()
+
+        await first
+        assert await metadata.commit(ids(1)) == range(5, 6)
+
+    asyncio.run(scenario())
+
+
+def test_only_so_many_commits_wait() -> None:
+    async def scenario() -> None:
+        offload = GatedOffload()
+        config = MetadataLogConfig(max_waiting_commits=2)
+        _, metadata = open_metadata(SimulatedDisk(1), offload=offload, config=config)
+        offload.gate.clear()
+        commits = []
+        for _ in range(3):
+            commits.append(asyncio.ensure_future(metadata.commit(ids())))
+            await settle()
+
+        with pytest.raises(ControllerBusy):
+            await metadata.commit(ids())
+
+        offload.gate.set()
+        await asyncio.gather(*commits)
+        await metadata.commit(ids())
+
+    asyncio.run(scenario())
+
+
+def test_closing_lets_the_commit_under_way_finish_and_refuses_the_others() -> None:
+    async def scenario() -> None:
+        offload = GatedOffload()
+        _, metadata = open_metadata(SimulatedDisk(1), offload=offload)
+        offload.gate.clear()
+        first = asyncio.ensure_future(metadata.commit(ids(5)))
+        second = asyncio.ensure_future(metadata.commit(ids(5)))
+        await settle()
+        closing = asyncio.ensure_future(metadata.close())
+        await settle()
+        assert not closing.done()
+
+        offload.gate.set()
+        await closing
+        assert await first == range(5)
+        with pytest.raises(NotController):
+            await second
+
+    asyncio.run(scenario())
+
+
+def test_a_commit_of_several_batches_is_cut_when_its_end_is_missing() -> None:
+    disk = SimulatedDisk(1)
+    data_dir, metadata = open_metadata(disk)
+    metadata.commit_now(register)
+    before = metadata.end_offset
+    data = encode_commit([ConfigRecord(4, "", f"n{n}", "v" * 1000) for n in range(1500)], timestamp_ms=0)
+    position, last = list(iter_batches(data))[-1]
+    log = data_dir.logs[METADATA_PARTITION]
+    log.append(data[:position], leader_epoch=metadata.epoch, now_ms=0)
+    log.flush()
+    disk.restart()
+
+    _, again = open_metadata(disk)
+
+    assert last.record_count > 0
+    assert again.image == metadata.image
+    assert again.end_offset == again.high_watermark == before
+    assert "interrupted commit" in again.notes[0]
+    again.commit_now(ids(4))
+    disk.crash(Keep.NOTHING)
+    assert open_metadata(disk)[1].image == again.image
+
+
+def test_a_commit_of_many_batches_comes_back_whole() -> None:
+    disk = SimulatedDisk(1)
+    _, metadata = open_metadata(disk)
+    metadata.commit_now(register)
+
+    metadata.commit_now(topic("large", 30_000))
+    disk.crash(Keep.NOTHING)
+
+    assert open_metadata(disk)[1].image == metadata.image
+
+
+def test_it_works_on_a_real_disk_with_real_threads(tmp_path: Path) -> None:
+    async def scenario(metadata: MetadataLog) -> list[range]:
+        return await asyncio.gather(*(metadata.commit(ids(2)) for _ in range(20)))
+
+    offload = ThreadOffload(2)
+    path = str(tmp_path / "data")
+    data_dir = DataDir(OsDisk(), path)
+    metadata = MetadataLog.open(data_dir, offload=offload, config=MetadataLogConfig(max_records_between_snapshots=6))
+    replies = asyncio.run(scenario(metadata))
+    data_dir.close()
+
+    again = MetadataLog.open(DataDir(OsDisk(), path), offload=offload)
+    offload.close()
+
+    assert replies == [range(start, start + 2) for start in range(0, 40, 2)]
+    assert again.image == metadata.image
+    assert again.snapshot == SnapshotId(18, 1)
