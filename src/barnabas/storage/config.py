@@ -45,7 +45,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     message_timestamp_type: str = "CreateTime"
     """CreateTime keeps the producer's timestamps; LogAppendTime puts the broker's in their place."""
     cleanup_policy: tuple[CleanupPolicy, ...] = (CleanupPolicy.DELETE,)
-    """delete, compact, or both."""
+    """delete, compact, or both; none keeps everything."""
     retention_ms: int = 7 * DAY_MS
     """Segments whose newest record is older than this are deleted; -1 keeps them."""
     retention_bytes: int = -1
@@ -126,15 +126,19 @@ def _check(config: LogConfig) -> None:
         raise InvalidConfig("max.compaction.lag.ms must not be below min.compaction.lag.ms")
     if config.message_timestamp_type not in ("CreateTime", "LogAppendTime"):
         raise InvalidConfig("message.timestamp.type must be CreateTime or LogAppendTime")
-    if not config.cleanup_policy:
-        raise InvalidConfig("cleanup.policy must be delete, compact or both")
+
+
+def _parse_policies(name: str, text: str, policy: type[Enum]) -> tuple[Enum, ...]:
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if not all(parts):
+        raise InvalidConfig(f"{name} must be delete, compact or both, or empty to keep everything")
+    return tuple(policy(part) for part in parts)
 
 
 def _parse(name: str, text: str, wanted: object) -> object:
     try:
         if get_origin(wanted) is tuple:
-            policy = get_args(wanted)[0]
-            return tuple(policy(part.strip()) for part in text.split(",") if part.strip())
+            return _parse_policies(name, text, get_args(wanted)[0])
         if isinstance(wanted, type) and issubclass(wanted, Enum):
             return wanted(text)
         return wanted(text) if callable(wanted) else text

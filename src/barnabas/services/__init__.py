@@ -1,0 +1,1 @@
+"""The verbs, free of any protocol: produce, fetch, topics, settings. An edge translates a request into one of them."""

@@ -1,0 +1,314 @@
+"""The broker's own settings, under Kafka's names, checked when made. A field's Kafka name has dots for underscores.
+
+`BrokerConfig` holds values. It reads no file, flag or environment: `barnabas.config.load` does, and hands over names
+and texts (`BrokerConfig.from_properties`). What a broker sets as the default of a topic setting, as in
+``log.retention.ms``, is in `topic_defaults` under the topic's name for it.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Self
+
+import msgspec
+
+from barnabas.services.catalogue.field import About, settings_of
+from barnabas.services.catalogue.listener import Listener, parse_listeners, security_protocols
+from barnabas.services.catalogue.not_ours import is_ignored, is_refused, known_names
+from barnabas.services.catalogue.setting import (
+    BrokerName,
+    InvalidSetting,
+    Setting,
+    SettingType,
+    split_list,
+    unknown_setting,
+    value_text,
+)
+from barnabas.services.catalogue.topic_settings import TOPIC_DEFAULT_SETTINGS, TOPIC_SETTINGS
+
+BOOLEAN, INT, LIST, LONG, SHORT, STRING = (
+    SettingType.BOOLEAN,
+    SettingType.INT,
+    SettingType.LIST,
+    SettingType.LONG,
+    SettingType.SHORT,
+    SettingType.STRING,
+)
+MIB: Final = 1024 * 1024
+_UNSPECIFIED_HOSTS: Final = ("0.0.0.0", "::")
+
+
+class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one broker."""
+
+    node_id: Annotated[
+        int, About(INT, "The number of this node in its cluster. Also known as broker.id.", at_least=0)
+    ] = 1
+    broker_rack: Annotated[
+        str | None,
+        About(STRING, "Where this node stands, a rack or a zone: replicas of a partition are spread over them."),
+    ] = None
+    cluster_id: Annotated[
+        str | None,
+        About(STRING, "The cluster this node belongs to. Unset: made up once and kept in the data directory."),
+    ] = None
+    listeners: Annotated[
+        tuple[Listener, ...],
+        About(LIST, "The addresses to listen on, as NAME://host:port. No host is every address, port 0 any free port."),
+    ] = (Listener("PLAINTEXT", "127.0.0.1", 9092),)
+    advertised_listeners: Annotated[
+        tuple[Listener, ...],
+        About(LIST, "The addresses that clients are told to connect to, by listener name. Unset: those listened on."),
+    ] = ()
+    log_dirs: Annotated[
+        tuple[str, ...],
+        About(LIST, "The directories that hold the data. Unset: one named barnabas in the user's data directory."),
+    ] = ()
+
+    num_partitions: Annotated[int, About(INT, "Partitions of a topic that does not say how many.", at_least=1)] = 1
+    default_replication_factor: Annotated[
+        int, About(INT, "Replicas of a topic that does not say how many.", at_least=1, at_most=2**15 - 1)
+    ] = 1
+    auto_create_topics_enable: Annotated[
+        bool, About(BOOLEAN, "Whether a topic is created when a client asks for it.")
+    ] = True
+    delete_topic_enable: Annotated[bool, About(BOOLEAN, "Whether topics can be deleted.")] = True
+
+    socket_request_max_bytes: Annotated[int, About(INT, "The largest request that is read.", at_least=1)] = 100 * MIB
+    connection_max_bytes_in_flight: Annotated[
+        int,
+        About(
+            LONG,
+            "Barnabas only. A connection is read no further while its requests in work hold more than this; "
+            "one request, however large, is always let through.",
+            at_least=1,
+        ),
+    ] = 64 * MIB
+    queued_max_request_bytes: Annotated[
+        int, About(LONG, "No connection is read further while all requests in work hold more than this.", at_least=1)
+    ] = 512 * MIB
+    max_connections: Annotated[int, About(INT, "How many clients may be connected at once.", at_least=1)] = 10_000
+    connections_max_idle_ms: Annotated[
+        int, About(LONG, "A connection that is silent this long is closed.", at_least=1)
+    ] = 600_000
+    request_timeout_ms: Annotated[
+        int, About(INT, "How long this broker waits for another to answer before it tries again.", at_least=1)
+    ] = 30_000
+    fetch_max_bytes: Annotated[
+        int, About(INT, "The most bytes of records in one answer to a fetch.", at_least=1024)
+    ] = 55 * MIB
+    max_incremental_fetch_session_cache_slots: Annotated[
+        int, About(INT, "How many fetch sessions are kept; a client without one sends full requests.", at_least=0)
+    ] = 1000
+    num_io_threads: Annotated[int, About(INT, "Threads that wait for the disk.", at_least=1, at_most=1024)] = 4
+
+    log_retention_check_interval_ms: Annotated[
+        int, About(LONG, "How often the logs are looked over for segments to delete.", at_least=1)
+    ] = 300_000
+    log_cleaner_enable: Annotated[bool, About(BOOLEAN, "Whether topics with the policy compact are compacted.")] = True
+    log_cleaner_backoff_ms: Annotated[
+        int, About(LONG, "How long compaction rests when there is nothing to compact.", at_least=0)
+    ] = 15_000
+    log_flush_offset_checkpoint_interval_ms: Annotated[
+        int,
+        About(INT, "How often it is noted up to where the logs are on disk; recovery starts from there.", at_least=1),
+    ] = 60_000
+    metadata_log_max_record_bytes_between_snapshots: Annotated[
+        int, About(LONG, "Bytes of the metadata log after which a snapshot is taken of it.", at_least=1)
+    ] = 20 * MIB
+    producer_id_expiration_ms: Annotated[
+        int, About(INT, "How long a silent idempotent producer is remembered.", at_least=1)
+    ] = 86_400_000
+
+    offsets_topic_num_partitions: Annotated[
+        int, About(INT, "Partitions of the topic of committed offsets.", at_least=1, has_effect=False)
+    ] = 50
+    offsets_topic_replication_factor: Annotated[
+        int, About(SHORT, "Replicas of the topic of committed offsets.", at_least=1, has_effect=False)
+    ] = 1
+    group_initial_rebalance_delay_ms: Annotated[
+        int,
+        About(
+            INT, "How long a new group waits for more members before its first rebalance.", at_least=0, has_effect=False
+        ),
+    ] = 3_000
+
+    topic_defaults: dict[str, str] = {}
+    """Values of topic settings, by the topic's names, where they differ from the catalogue's default."""
+    given: dict[str, str] = {}
+    """The names and texts this was made from, as they were given. Empty if it was not made from any."""
+    ignored: tuple[str, ...] = ()
+    """The given names that mean nothing here."""
+
+    def __post_init__(self) -> None:
+        for name, setting in BROKER_SETTINGS.items():
+            text = value_text(getattr(self, name.replace(".", "_")))
+            if text is not None:
+                setting.parse(text)
+        _check_together(self)
+        for name, text in self.topic_defaults.items():
+            if name not in TOPIC_SETTINGS:
+                raise unknown_setting(name, TOPIC_SETTINGS, what="topic")
+            TOPIC_SETTINGS[name].parse(text)
+
+    @property
+    def message_max_bytes(self) -> int:
+        """The largest batch that a topic takes which does not say."""
+        text = self.topic_defaults.get("max.message.bytes") or TOPIC_SETTINGS["max.message.bytes"].default
+        assert text is not None
+        return int(text)
+
+    def advertised(self, name: str) -> Listener | None:
+        """What clients of the listener of this name are told to connect to, if it was set."""
+        return next((listener for listener in self.advertised_listeners if listener.name == name), None)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """The configuration that these names and texts say; an unknown or bad one is refused (`InvalidSetting`)."""
+        ignored = [name for name, text in properties.items() if _check_name(name, text) and name not in _CONSULTED]
+        fields: dict[str, Any] = {}
+        for name, setting in BROKER_SETTINGS.items():
+            text = _text_of(name, properties)
+            if text is not None:
+                fields[name.replace(".", "_")] = _PARSERS.get(name, setting.parse)(text)
+        left_out = _without_controllers(fields, properties)
+        return cls(
+            **fields,
+            topic_defaults=topic_defaults_of(properties),
+            given=dict(properties),
+            ignored=tuple(sorted(ignored + left_out)),
+        )
+
+    def with_dynamic(self, dynamic: Mapping[str, str]) -> Self:
+        """This, with the topic defaults that were altered while running laid over those it started with."""
+        return msgspec.structs.replace(self, topic_defaults={**self.topic_defaults, **topic_defaults_of(dynamic)})
+
+
+BROKER_SETTINGS: Final[Mapping[str, Setting]] = settings_of(BrokerConfig)
+"""The broker's settings that are fields of `BrokerConfig`, by name."""
+
+ALIASES: Final[Mapping[str, str]] = {"node.id": "broker.id", "log.dirs": "log.dir"}
+"""Older names, each by the one that is used if both are given."""
+
+_CONSULTED: Final = ("controller.listener.names", "listener.security.protocol.map")
+"""Read together with the listeners, but no settings of their own."""
+
+_PARSERS: Final = {
+    "listeners": lambda text: parse_listeners("listeners", text),
+    "advertised.listeners": lambda text: parse_listeners("advertised.listeners", text),
+}
+
+
+def known_broker_names() -> list[str]:
+    """Every exact name that a broker's configuration may hold, in order."""
+    return sorted({*BROKER_SETTINGS, *ALIASES.values(), *TOPIC_DEFAULT_SETTINGS, *known_names()})
+
+
+def rivals(name: str) -> tuple[str, ...]:
+    """All names that set the same thing as this one, itself among them."""
+    for used, older in ALIASES.items():
+        if name in (used, older):
+            return (used, older)
+    for setting in TOPIC_SETTINGS.values():
+        names = tuple(broker_name.name for broker_name in setting.broker_names)
+        if name in names:
+            return names
+    return (name,)
+
+
+def topic_defaults_of(properties: Mapping[str, str]) -> dict[str, str]:
+    """The values of topic settings, by their topic names, that these broker names and texts say."""
+    defaults: dict[str, str] = {}
+    for setting in TOPIC_SETTINGS.values():
+        name = next((name for name in setting.broker_names if name.name in properties), None)
+        if name is not None:
+            defaults[setting.name] = _topic_text(setting, name, properties[name.name])
+    return defaults
+
+
+def _topic_text(setting: Setting, name: BrokerName, text: str) -> str:
+    """A broker's text for the default of a topic setting, in the unit of the topic setting."""
+    value = TOPIC_DEFAULT_SETTINGS[name.name].parse(text)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = value * name.factor_ms if setting.name != "retention.ms" else _retention_ms(name, value)
+    topic_text = value_text(value)
+    assert topic_text is not None
+    try:
+        setting.parse(topic_text)
+    except InvalidSetting as refusal:
+        raise InvalidSetting(name.name, f"{name.name} cannot be {text!r}: {refusal}") from None
+    return topic_text
+
+
+def _retention_ms(name: BrokerName, value: int) -> int:
+    """The retention that a broker's value says: a negative one is forever, and none at all is refused, as in Kafka."""
+    if value == 0:
+        raise InvalidSetting(name.name, f"{name.name} cannot be 0; allowed: at least 1, or -1 to keep records forever")
+    return -1 if value < 0 else value * name.factor_ms
+
+
+def _check_name(name: str, text: str) -> bool:
+    """True if a name is to be ignored, False if it is one of ours."""
+    if name in BROKER_SETTINGS or name in TOPIC_DEFAULT_SETTINGS or name in ALIASES.values():
+        return False
+    if is_ignored(name, text):
+        return True
+    if is_refused(name):
+        raise InvalidSetting(
+            name, f"{name} is not supported, and ignoring it would promise what is not done: remove it"
+        )
+    raise unknown_setting(name, known_broker_names(), what="broker")
+
+
+def _text_of(name: str, properties: Mapping[str, str]) -> str | None:
+    text = properties.get(name)
+    older = properties.get(ALIASES.get(name, name))
+    if name == "node.id" and text is not None and older is not None and text.strip() != older.strip():
+        raise InvalidSetting(
+            name, f"node.id is {text} and broker.id is {older}: they are one setting, give one of them"
+        )
+    text = older if text is None else text
+    is_unset = text is None or (not text.strip() and BROKER_SETTINGS[name].kind in (STRING, LIST))
+    return None if is_unset else text
+
+
+def _without_controllers(fields: dict[str, Any], properties: Mapping[str, str]) -> list[str]:
+    """Drop the listeners that are for controllers only, refuse any that is not PLAINTEXT. Says what was dropped."""
+    controllers = [name.upper() for name in split_list(properties.get("controller.listener.names", ""))]
+    protocols = security_protocols(properties.get("listener.security.protocol.map", ""))
+    dropped: list[str] = []
+    for field in ("listeners", "advertised_listeners"):
+        given: tuple[Listener, ...] = fields.get(field, ())
+        kept = tuple(listener for listener in given if listener.name not in controllers)
+        if kept != given:
+            fields[field] = kept
+            dropped += [f"{field.replace('_', '.')}={listener}" for listener in given if listener not in kept]
+        for listener in kept:
+            _check_protocol(field.replace("_", "."), listener, protocols)
+    return dropped
+
+
+def _check_protocol(setting: str, listener: Listener, protocols: Mapping[str, str]) -> None:
+    protocol = protocols.get(listener.name)
+    if protocol is None:
+        raise InvalidSetting(setting, f"listener.security.protocol.map has no entry for the listener {listener.name}")
+    if protocol != "PLAINTEXT":
+        raise InvalidSetting(setting, f"the listener {listener} asks for {protocol}; only PLAINTEXT is supported")
+
+
+def _check_together(config: BrokerConfig) -> None:
+    if not config.listeners:
+        raise InvalidSetting("listeners", "listeners must name at least one address for clients")
+    if config.queued_max_request_bytes < config.socket_request_max_bytes:
+        raise InvalidSetting(
+            "queued.max.request.bytes",
+            "queued.max.request.bytes must not be below socket.request.max.bytes, or no such request fits",
+        )
+    names = {listener.name for listener in config.listeners}
+    for listener in config.advertised_listeners:
+        if listener.name not in names:
+            raise InvalidSetting(
+                "advertised.listeners", f"advertised.listeners has {listener}, which listeners does not"
+            )
+        if not listener.host or listener.host in _UNSPECIFIED_HOSTS:
+            raise InvalidSetting(
+                "advertised.listeners", f"advertised.listeners has {listener}, where no client can connect"
+            )

@@ -1,0 +1,152 @@
+"""Describing settings: each with its value, where that comes from, and what it would be otherwise.
+
+A synonym is one more place where the value could come from. They stand in the order in which they count, so that the
+first is where the value does come from; Kafka's order, and Kafka's gaps (see `_broker_synonyms`).
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+from barnabas.services.broker_config import ALIASES, BROKER_SETTINGS, BrokerConfig, rivals
+from barnabas.services.catalogue.setting import Setting, SettingType, value_text
+from barnabas.services.catalogue.topic_settings import TOPIC_DEFAULT_SETTINGS, TOPIC_SETTINGS
+
+
+class Source(IntEnum):
+    """Where a value comes from, numbered as in a DescribeConfigs response."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class Synonym(msgspec.Struct, frozen=True):
+    """A place where a value could come from."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class DescribedSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting as DescribeConfigs answers it. The value of a secret is None."""
+
+    name: str
+    value: str | None
+    source: Source
+    is_sensitive: bool
+    is_read_only: bool
+    synonyms: list[Synonym]
+    type: SettingType
+    doc: str
+
+
+_NOTHING: Final[Mapping[str, str]] = {}
+_ALL_BROKER_SETTINGS: Final = dict(sorted({**BROKER_SETTINGS, **TOPIC_DEFAULT_SETTINGS}.items()))
+
+
+def describe_topic(
+    overrides: Mapping[str, str],
+    broker: BrokerConfig,
+    *,
+    dynamic: Mapping[str, str] = _NOTHING,
+    dynamic_default: Mapping[str, str] = _NOTHING,
+) -> list[DescribedSetting]:
+    """All settings of a topic. `dynamic` and `dynamic_default` are what was altered for this broker and for all."""
+    defaults = broker.with_dynamic({**dynamic_default, **dynamic}).topic_defaults
+    described = []
+    for name, setting in TOPIC_SETTINGS.items():
+        if setting.is_internal and name not in overrides:
+            continue
+        synonyms = []
+        if setting.broker_name is not None:
+            synonyms = _broker_synonyms(setting.broker_name, broker, dynamic=dynamic, dynamic_default=dynamic_default)
+        value = _as_parsed(setting, overrides.get(name, defaults.get(name, setting.default)))
+        if name in overrides:
+            synonyms.insert(0, Synonym(name, value, Source.DYNAMIC_TOPIC))
+        described.append(_described(setting, value, synonyms, is_read_only=False))
+    return described
+
+
+def describe_broker(
+    broker: BrokerConfig,
+    *,
+    dynamic: Mapping[str, str] = _NOTHING,
+    dynamic_default: Mapping[str, str] = _NOTHING,
+) -> list[DescribedSetting]:
+    """All settings of a broker, the defaults of its topics among them."""
+    described = []
+    for name, setting in _ALL_BROKER_SETTINGS.items():
+        synonyms = _broker_synonyms(name, broker, dynamic=dynamic, dynamic_default=dynamic_default)
+        if name in BROKER_SETTINGS:
+            value = value_text(getattr(broker, name.replace(".", "_"))) or None
+        else:
+            texts = {**broker.given, **dynamic_default, **dynamic}
+            value = _as_parsed(setting, texts.get(name, setting.default))
+        described.append(_described(setting, value, synonyms, is_read_only=setting.is_read_only))
+    return described
+
+
+def describe_broker_defaults(dynamic_default: Mapping[str, str]) -> list[DescribedSetting]:
+    """What was altered for all brokers (the broker resource without a name)."""
+    return [
+        _described(
+            setting, text, [Synonym(name, text, Source.DYNAMIC_DEFAULT_BROKER)], is_read_only=setting.is_read_only
+        )
+        for name, text in sorted(dynamic_default.items())
+        if (setting := _ALL_BROKER_SETTINGS.get(name)) is not None
+    ]
+
+
+def _broker_synonyms(
+    name: str, broker: BrokerConfig, *, dynamic: Mapping[str, str], dynamic_default: Mapping[str, str]
+) -> list[Synonym]:
+    names = [rival for rival in rivals(name) if rival in _ALL_BROKER_SETTINGS or rival in broker.given]
+    defaults = {rival: text for rival in names if (text := _default_text(rival)) is not None}
+    places = (
+        (dynamic, Source.DYNAMIC_BROKER),
+        (dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
+        (broker.given, Source.STATIC_BROKER),
+        (defaults, Source.DEFAULT),
+    )
+    found = [Synonym(rival, texts[rival], source) for texts, source in places for rival in names if rival in texts]
+    if name in ALIASES:
+        return found
+    # Kafka drops what stands before the name asked for: so `retention.ms` has no synonym at all while only
+    # log.retention.hours is set, and its source is then the default.
+    asked_at = next((position for position, synonym in enumerate(found) if synonym.name == name), len(found))
+    return found[asked_at:]
+
+
+def _as_parsed(setting: Setting, text: str | None) -> str | None:
+    return None if text is None else value_text(setting.parse(text))
+
+
+def _default_text(name: str) -> str | None:
+    setting = _ALL_BROKER_SETTINGS.get(name)
+    return None if setting is None else setting.default
+
+
+def _described(setting: Setting, value: str | None, synonyms: list[Synonym], *, is_read_only: bool) -> DescribedSetting:
+    source = synonyms[0].source if synonyms else Source.DEFAULT
+    if setting.is_sensitive:
+        value = None
+        synonyms = [Synonym(synonym.name, None, synonym.source) for synonym in synonyms]
+    return DescribedSetting(
+        name=setting.name,
+        value=value,
+        source=source,
+        is_sensitive=setting.is_sensitive,
+        is_read_only=is_read_only,
+        synonyms=synonyms,
+        type=setting.kind,
+        doc=setting.doc,
+    )

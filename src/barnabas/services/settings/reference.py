@@ -1,0 +1,80 @@
+"""The reference page of all settings, docs/configuration.md, written from the catalogue."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from barnabas.services.broker_config import ALIASES, BROKER_SETTINGS
+from barnabas.services.catalogue.not_ours import known_names
+from barnabas.services.catalogue.setting import BrokerName, Setting
+from barnabas.services.catalogue.topic_settings import TOPIC_SETTINGS
+
+_HEAD: Final = """\
+# Configuration
+
+<!-- Written by `make docs` from the code. Do not edit this page: edit the catalogue in src/barnabas/services. -->
+
+Names, types and defaults are Kafka's, except where the text says "Barnabas only" and for `flush.policy`: an
+acknowledged write is on disk here. A broker's setting can be given, the first of these counting most,
+
+1. with a flag: `barnabas serve --set log.retention.ms=3600000`;
+2. in the environment: `BARNABAS_LOG_RETENTION_MS=3600000`, the name in capitals with underscores for dots;
+3. in a file: TOML (`log.retention.ms = 3600000`, or tables, in a file ending in `.toml`), or a Java properties file
+   such as Kafka's `server.properties` (any other ending).
+
+An unknown name is refused. A topic's setting is given when it is created, and altered while it is used. Where a topic
+does not set it, the broker's setting named beside it decides; of several, the first that is set.
+"""
+
+_TAIL: Final = """\
+## Names of Kafka without a meaning here
+
+Accepted and passed over, so that Kafka's own files start; the log names those it finds. Where one promises
+protection (`authorizer.class.name`, `super.users`, quotas, policies, tiered storage) only the value that asks for none
+is passed over, and `ssl.*`, `sasl.*`, `delegation.token.*` and `listener.name.*` are refused. `zookeeper.*` and
+`confluent.*` are passed over. The listeners named in `controller.listener.names` are left out.
+"""
+
+
+def render_reference() -> str:
+    """The page, as Markdown."""
+    names = ", ".join(f"`{name}`" for name in known_names())
+    topic_rows = (_topic_row(setting) for setting in TOPIC_SETTINGS.values())
+    broker_rows = (_broker_row(setting) for setting in BROKER_SETTINGS.values())
+    return "\n".join(
+        [
+            _HEAD,
+            "## Settings of a topic\n",
+            _table(("setting", "default", "allowed", "set by the broker as", "meaning"), topic_rows),
+            "\n## Settings of a broker\n",
+            _table(("setting", "default", "allowed", "meaning"), broker_rows),
+            "",
+            _TAIL,
+            f"{names}\n",
+        ]
+    )
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [heads, ("---",) * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _topic_row(setting: Setting) -> tuple[str, ...]:
+    names = ", ".join(_broker_name(name) for name in setting.broker_names)
+    return (f"`{setting.name}`", _default(setting), setting.allowed, names, setting.doc)
+
+
+def _broker_row(setting: Setting) -> tuple[str, ...]:
+    doc = setting.doc if setting.has_effect else f"{setting.doc} No effect yet."
+    older = f" ({ALIASES[setting.name]})" if setting.name in ALIASES else ""
+    return (f"`{setting.name}`{older}", _default(setting), setting.allowed, doc)
+
+
+def _broker_name(name: BrokerName) -> str:
+    return f"`{name.name}`"
+
+
+def _default(setting: Setting) -> str:
+    if setting.default is None:
+        return "unset"
+    return f"`{setting.default}`" if setting.default else "empty"
