@@ -271,3 +271,143 @@ class UnsupportedEndpointType(BarnabasError):
     """A type of endpoint that does not exist."""
 
     kafka_code = 115
+
+
+class OffsetMetadataTooLarge(BarnabasError):
+    """What was to be kept beside a committed offset is over its limit."""
+
+    kafka_code = 12
+
+
+class CoordinatorNotAvailable(BarnabasError):
+    """The coordinator cannot write what it decided; try again."""
+
+    kafka_code = 15
+
+
+class IllegalGeneration(BarnabasError):
+    """A member speaks of another generation than the group is in."""
+
+    kafka_code = 22
+
+
+class InconsistentGroupProtocol(BarnabasError):
+    """A member's protocols have none in common with those of the group, or are not its type."""
+
+    kafka_code = 23
+
+
+class InvalidGroupId(BarnabasError):
+    """A group id that cannot be."""
+
+    kafka_code = 24
+
+
+class UnknownMemberId(BarnabasError):
+    """A member that the group does not have."""
+
+    kafka_code = 25
+
+
+class InvalidSessionTimeout(BarnabasError):
+    """A session timeout outside of what this cluster allows."""
+
+    kafka_code = 26
+
+
+class RebalanceInProgress(BarnabasError):
+    """The group is rebalancing: join again."""
+
+    kafka_code = 27
+
+
+class NonEmptyGroup(BarnabasError):
+    """A group that has members cannot be deleted."""
+
+    kafka_code = 68
+
+
+class GroupIdNotFound(BarnabasError):
+    """A group that does not exist."""
+
+    kafka_code = 69
+
+
+class MemberIdRequired(BarnabasError):
+    """A new member has been given an id: join again with it."""
+
+    kafka_code = 79
+
+    def __init__(self, member_id: str) -> None:
+        super().__init__(f"join again as member '{member_id}'")
+        self.member_id = member_id
+
+
+class GroupMaxSizeReached(BarnabasError):
+    """The group has as many members as it may."""
+
+    kafka_code = 81
+
+
+class FencedInstanceId(BarnabasError):
+    """Another member has taken this instance id since."""
+
+    kafka_code = 82
+
+
+class GroupSubscribedToTopic(BarnabasError):
+    """Offsets of a topic that the group is reading cannot be deleted."""
+
+    kafka_code = 86
+
+
+class UnstableOffsetCommit(BarnabasError):
+    """An open transaction is about to change this offset; try again."""
+
+    kafka_code = 88
+
+
+class InvalidGroupRecord(BarnabasError):
+    """A record of the coordinator log that cannot be read, or does not fit what came before it."""
+
+
+class UnsupportedVersion(BarnabasError):
+    """A version of a request that cannot do what is asked of it."""
+
+    kafka_code = 35
+
+
+class FencedMemberEpoch(BarnabasError):
+    """A member of a consumer group is out of step: it must give up its partitions and join again."""
+
+    kafka_code = 110
+
+
+class UnreleasedInstanceId(BarnabasError):
+    """Another member has this instance id and has not left."""
+
+    kafka_code = 111
+
+
+class UnsupportedAssignor(BarnabasError):
+    """An assignor that this cluster does not have."""
+
+    kafka_code = 112
+
+
+class StaleMemberEpoch(BarnabasError):
+    """A member of a consumer group speaks of another epoch than it is in: try again with the current one."""
+
+    kafka_code = 113
+
+
+class InvalidRegularExpression(BarnabasError):
+    """A regular expression that is none in the syntax of RE2."""
+
+    kafka_code = 128
+
+
+class CoordinatorLoadInProgress(BarnabasError):
+    """The coordinator is reading its log, and can say nothing yet."""
+
+    kafka_code = 14

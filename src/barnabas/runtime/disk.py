@@ -9,6 +9,7 @@ read is whole, or it raises. An `OSError` passes through untouched: the caller t
 Must not know: what the bytes mean, when to sync, how many files may be open.
 """
 
+import errno
 import fcntl
 import os
 import sys
@@ -22,6 +23,7 @@ _OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MODE: Final = 0o666  # less the umask: who may read the data is the operator's choice
 _CLOSED: Final = -1
 _pwrite: Final = os.pwrite
+_NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
 
 if sys.platform == "darwin":
 
@@ -62,6 +64,21 @@ class OsFile:
         if len(data) == size:
             return data
         return self._read_on(position, size, data)
+
+    def read_nowait(self, position: int, size: int) -> Buffer | None:
+        """`size` bytes that are in memory already; None when that takes the disk, or fewer are there."""
+        if _NOWAIT is None:
+            return self.read(position, size)
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(self._descriptor, [buffer], position, _NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return None  # a file system that cannot say: it is read in a thread
+        return buffer if count == size else None
 
     def write(self, position: int, data: Buffer) -> None:
         """Write all of `data`, which is bytes or a view of bytes, at `position`."""

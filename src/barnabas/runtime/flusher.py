@@ -11,7 +11,7 @@ A failed sync takes the data directory offline and fails every waiter of its log
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.core.errors import BarnabasError
 from barnabas.runtime.offload import Offload
@@ -27,11 +27,22 @@ class _Waiter(NamedTuple):
     future: asyncio.Future[None]
 
 
+class FlushListener(Protocol):
+    """Hears of every log whose durable end may have moved, or whose disk failed."""
+
+    def note_flushed(self, log: Log) -> None: ...
+
+    def note_failed(self, log: Log, error: BarnabasError) -> None: ...
+
+
 class Flusher:
     """Flushes logs in rounds; `run` is a task of the node."""
 
-    def __init__(self, offload: Offload, *, parallel: int = PARALLEL_SYNCS) -> None:
+    def __init__(
+        self, offload: Offload, *, parallel: int = PARALLEL_SYNCS, listener: FlushListener | None = None
+    ) -> None:
         self._offload = offload
+        self._listener = listener
         self._parallel = parallel
         self._due: dict[Log, None] = {}  # a set in order
         self._wake = asyncio.Event()
@@ -83,6 +94,8 @@ class Flusher:
         for waiter in self._waiters.pop(log, ()):
             if not waiter.future.done():
                 waiter.future.set_exception(error)
+        if self._listener is not None:
+            self._listener.note_failed(log, error)
 
     async def run(self) -> None:
         """Flush in rounds until cancelled."""
@@ -113,6 +126,8 @@ class Flusher:
     async def _run_lane(self, lane: list[tuple[Log, FlushPlan]]) -> None:
         errors = await self._offload.run(_syncing([plan for _, plan in lane]))
         for (log, plan), error in zip(lane, errors, strict=True):
+            if isinstance(error, FileNotFoundError) and log.is_deleted:
+                continue
             if error is not None:
                 self.forget(log, log.context.health.fail(error))
                 continue
@@ -131,6 +146,8 @@ class Flusher:
                 waiter.future.set_result(None)
         if waiting:
             self._waiters[log] = waiting
+        if self._listener is not None:
+            self._listener.note_flushed(log)
 
 
 def _syncing(plans: list[FlushPlan]) -> Callable[[], list[OSError | None]]:

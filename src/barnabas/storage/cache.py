@@ -30,6 +30,7 @@ class BoundedCache(Generic[V]):
         self._max_weight = max_weight
         self._weight = 0
         self._values: OrderedDict[str, tuple[V, int]] = OrderedDict()
+        self._drops = 0
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -42,11 +43,14 @@ class BoundedCache(Generic[V]):
             if found is not None:
                 self._values.move_to_end(path)
                 return found[0]
+            drops = self._drops
         value, weight = load(path)  # outside the lock: it reads from disk
         with self._lock:
             raced = self._values.get(path)
             if raced is not None:
                 return raced[0]
+            if drops != self._drops:
+                return value  # not kept: it may be what was dropped, and another file has that name by now
             self._values[path] = (value, weight)
             self._weight += weight
             while self._weight > self._max_weight and len(self._values) > 1:
@@ -56,12 +60,14 @@ class BoundedCache(Generic[V]):
 
     def drop(self, path: str) -> None:
         with self._lock:
+            self._drops += 1
             found = self._values.pop(path, None)
             if found is not None:
                 self._weight -= found[1]
 
     def drop_below(self, prefix: str) -> None:
         with self._lock:
+            self._drops += 1
             paths = [path for path in self._values if path.startswith(prefix)]
         for path in paths:
             self.drop(path)

@@ -9,17 +9,20 @@ An offset checkpoint has a version line, a count, then ``topic partition offset`
 
 A recovery point that is too low costs time, one that is too high costs data. So raising one may wait for the
 next checkpoint, and lowering one (`lower_recovery_point`) is durable before it returns.
+
+One task owns the offsets. Files may be written by threads meanwhile (`begin_write`), older offsets never over newer
+ones; whoever must have something durable here and now (`write`) waits for such a thread at most as long as it takes to
+replace one file.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 
 from barnabas.core.errors import CorruptLog
 from barnabas.core.model import TopicPartition
 from barnabas.core.replica.leader_epochs import EpochStart
 from barnabas.storage.disk import Disk
 from barnabas.storage.names import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS
-from barnabas.storage.small_file import read_file, replace_file
+from barnabas.storage.small_file import ReplacedFile, read_file, replace_file
 
 VERSION = 0
 
@@ -28,10 +31,8 @@ class Checkpoints:
     """The offset checkpoints of a data directory, loaded once and written when they change."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
-        self._disk = disk
         self._files = {
-            name: OffsetFile(f"{directory}/{name}", _read_offsets(disk, f"{directory}/{name}"))
-            for name in (RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)
+            name: OffsetFile(disk, f"{directory}/{name}") for name in (RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)
         }
 
     def recovery_point(self, partition: TopicPartition) -> int:
@@ -63,42 +64,60 @@ class Checkpoints:
             self.set_recovery_point(partition, offset)
         if self.cleaned_to(partition) > offset:
             self.set_cleaned_to(partition, offset)
-        self._write(self._files[RECOVERY_POINTS])
-        self._write(self._files[CLEANER_OFFSETS])
+        self._files[RECOVERY_POINTS].begin_write()()
+        self._files[CLEANER_OFFSETS].begin_write()()
 
     def forget(self, partition: TopicPartition) -> None:
         """Drop a partition that is deleted."""
         for file in self._files.values():
-            file.is_dirty |= file.offsets.pop(partition, None) is not None
+            file.forget(partition)
 
     def write(self) -> None:
         """Make every change durable."""
-        for file in self._files.values():
-            self._write(file)
+        self.begin_write()()
+
+    def begin_write(self) -> Callable[[], None]:
+        """The function that makes every change so far durable, on whatever thread."""
+        writes = [file.begin_write() for file in self._files.values()]
+
+        def write_all() -> None:
+            for write in writes:
+                write()
+
+        return write_all
 
     def write_log_starts(self) -> None:
         """Make the starts of logs durable, which must come before files below them are removed."""
-        self._write(self._files[LOG_STARTS])
+        self.begin_write_log_starts()()
 
-    def _write(self, file: "OffsetFile") -> None:
-        if file.is_dirty:
-            lines = (f"{name.topic} {name.partition} {offset}" for name, offset in sorted(file.offsets.items()))
-            replace_file(self._disk, file.path, _encode_lines(lines))
-            file.is_dirty = False
+    def begin_write_log_starts(self) -> Callable[[], None]:
+        """The function that does so, on whatever thread."""
+        return self._files[LOG_STARTS].begin_write()
 
 
-@dataclass(slots=True)
 class OffsetFile:
     """One offset checkpoint in memory."""
 
-    path: str
-    offsets: dict[TopicPartition, int]
-    is_dirty: bool = False
+    __slots__ = ("_file", "offsets")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._file = ReplacedFile(disk, path)
+        self.offsets = _read_offsets(disk, path)
 
     def set(self, partition: TopicPartition, offset: int) -> None:
         if self.offsets.get(partition) != offset:
             self.offsets[partition] = offset
-            self.is_dirty = True
+            self._file.note_change()
+
+    def forget(self, partition: TopicPartition) -> None:
+        if self.offsets.pop(partition, None) is not None:
+            self._file.note_change()
+
+    def begin_write(self) -> Callable[[], None]:
+        if self._file.is_durable:
+            return _nothing
+        offsets = self.offsets.copy()
+        return self._file.begin(lambda: _encode_offsets(offsets))
 
 
 def read_epochs(disk: Disk, path: str) -> list[EpochStart]:
@@ -107,7 +126,12 @@ def read_epochs(disk: Disk, path: str) -> list[EpochStart]:
 
 
 def write_epochs(disk: Disk, path: str, epochs: Iterable[EpochStart]) -> None:
-    replace_file(disk, path, _encode_lines(f"{entry.epoch} {entry.start_offset}" for entry in epochs))
+    replace_file(disk, path, encode_epochs(epochs))
+
+
+def encode_epochs(epochs: Iterable[EpochStart]) -> bytes:
+    """The content of an epoch checkpoint."""
+    return _encode_lines(f"{entry.epoch} {entry.start_offset}" for entry in epochs)
 
 
 def _read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
@@ -115,6 +139,10 @@ def _read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
         TopicPartition(topic, int(partition)): int(offset)
         for topic, partition, offset in _read_lines(disk, path, fields=3)
     }
+
+
+def _encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    return _encode_lines(f"{name.topic} {name.partition} {offset}" for name, offset in sorted(offsets.items()))
 
 
 def _encode_lines(lines: Iterable[str]) -> bytes:
@@ -133,3 +161,7 @@ def _read_lines(disk: Disk, path: str, *, fields: int) -> list[list[str]]:
     ):
         raise CorruptLog(f"{path} is damaged; remove it to have every log below it checked in full")
     return rows
+
+
+def _nothing() -> None:
+    """Nothing is left to write."""

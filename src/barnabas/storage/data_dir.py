@@ -2,9 +2,13 @@
 
 Owns which logs there are. A log that cannot be opened is kept aside with the reason and the others go on. The marker
 is gone, durably, before anything is written, so that only a shutdown that finished counts as clean.
+
+One task owns it and all its logs. What is returned as a function may run on any thread meanwhile: the removal of
+partitions, and work on the files of a log, which is left undone once its partition is deleted (`while_present`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
 
 from barnabas.core.errors import CorruptLog, StorageError
 from barnabas.core.model import TopicPartition
@@ -29,11 +33,12 @@ class DataDir:
         self.health = DirectoryHealth(path)
         self.logs: dict[TopicPartition, Log] = {}
         self.unreadable: dict[TopicPartition, CorruptLog] = {}
+        self._names_lock = Lock()  # a partition's directory keeps its name while it is held; never taken by the owner
         with self.health.guarded():
             disk.make_dir(path)
             disk.sync_dir(parent_of(path))
-            self._was_clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN}")
-            if self._was_clean:
+            self.was_clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN}")
+            if self.was_clean:
                 disk.remove(f"{path}/{CLEAN_SHUTDOWN}")
             # Not only for the marker: a process that died may have left names that it made and did not sync, and a
             # partition that was being deleted must not come back with half of its files.
@@ -54,7 +59,7 @@ class DataDir:
             if partition is None or partition in self.logs:
                 continue
             try:
-                report = self._open(partition, config_of(partition), is_clean=self._was_clean)
+                report = self._open(partition, config_of(partition), is_clean=self.was_clean)
             except CorruptLog as error:
                 self.unreadable[partition] = error
                 continue
@@ -70,29 +75,72 @@ class DataDir:
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Remove a partition with all its records."""
-        log = self.logs.pop(partition, None)
-        if log is not None:
-            log.active.release()
-        self.unreadable.pop(partition, None)
-        directory = f"{self.path}/{partition}"
-        with self.health.guarded():
-            if not self._disk.exists(directory):
-                return
-            # Forgotten first: a recovery point without files would be taken for lost files, and a crash before the
-            # rename leaves all of the partition under its name, only to be checked in full.
+        self.begin_deletion([partition])()
+
+    def begin_deletion(self, partitions: Sequence[TopicPartition]) -> Callable[[], None]:
+        """Forget partitions; the function that is returned removes their files, on whatever thread."""
+        for partition in partitions:
+            log = self.logs.pop(partition, None)
+            if log is not None:
+                log.retire()
+            self.unreadable.pop(partition, None)
+            self._context.files.forget_directory(f"{self.path}/{partition}")
+            # Forgotten before files go: a recovery point without files would be taken for lost files, and a crash
+            # before the rename leaves all of the partition under its name, only to be checked in full.
             self.checkpoints.forget(partition)
-            self.checkpoints.write()
-            self._disk.rename(directory, directory + DELETED)
+        write_checkpoints = self.checkpoints.begin_write()
+
+        def remove() -> None:
+            with self.health.guarded():
+                write_checkpoints()
+                self._remove_partitions(partitions)
+
+        return remove
+
+    def _remove_partitions(self, partitions: Sequence[TopicPartition]) -> None:
+        present = [each for each in (f"{self.path}/{name}" for name in partitions) if self._disk.exists(each)]
+        with self._names_lock:
+            for directory in present:
+                self._disk.rename(directory, directory + DELETED)
+                # Once more: a lookup that came too late may have opened a file, and the name may come again.
+                self._context.files.forget_directory(directory)
+        if present:
             self._disk.sync_dir(self.path)
+        for directory in present:
             self._remove_tree(directory + DELETED)
-            self._context.files.forget_directory(directory)
+
+    def while_present(self, log: Log, work: Callable[[], None]) -> Callable[[], None]:
+        """`work` on the files of a log, for a thread: nothing is done once the partition is deleted."""
+
+        def work_if_present() -> None:
+            with self._names_lock:
+                if self.logs.get(log.partition) is log:
+                    with self.health.guarded():
+                        work()
+
+        return work_if_present
 
     def checkpoint(self) -> None:
-        """Note how far each log is on disk, to spare the next recovery the work."""
+        """Note how far each log is on disk, to spare the next recovery the work; durable when this returns."""
         for log in self.logs.values():
             log.prepare_checkpoint()
         with self.health.guarded():
             self.checkpoints.write()
+
+    def prepare_checkpoint(self, log: Log) -> Callable[[], None] | None:
+        """Note how far one log is on disk. What is returned, if anything, should run on a thread before long."""
+        write = log.begin_checkpoint()
+        return None if write is None else self.while_present(log, write)
+
+    def begin_checkpoint(self) -> Callable[[], None]:
+        """The function that makes durable what was noted of all logs, on whatever thread."""
+        write = self.checkpoints.begin_write()
+
+        def write_guarded() -> None:
+            with self.health.guarded():
+                write()
+
+        return write_guarded
 
     def close(self) -> None:
         """Make everything durable and say so. A directory with a damaged log is not called clean."""

@@ -28,6 +28,10 @@ class File(Protocol):
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
         ...
 
+    def read_nowait(self, position: int, size: int) -> Buffer | None:
+        """`size` bytes that are in memory already; None when that takes the disk, or fewer are there."""
+        ...
+
     def write(self, position: int, data: Buffer) -> None:
         """Write all of `data` at `position`, extending the file as needed."""
         ...

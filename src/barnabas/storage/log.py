@@ -9,7 +9,7 @@ is active; offsets only grow and are never given twice; a refused append leaves 
 Must not know: the network, replication, who waits for an append. Time arrives as an argument.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, cast
 
@@ -42,14 +42,15 @@ from barnabas.core.records.control import read_marker
 from barnabas.core.records.record import check_counts
 from barnabas.core.replica.leader_epochs import EpochEnd
 from barnabas.core.replica.producers import WrittenBatch
-from barnabas.storage.checkpoints import write_epochs
+from barnabas.storage.checkpoints import encode_epochs
 from barnabas.storage.config import FlushPolicy, LogConfig
-from barnabas.storage.disk import File
 from barnabas.storage.log_parts import Contents, LogContext
 from barnabas.storage.names import EPOCH_CHECKPOINT, TXN_INDEX
 from barnabas.storage.offset_index import MAX_RELATIVE_OFFSET
 from barnabas.storage.producer_files import ProducerFiles
+from barnabas.storage.reading import ReadPlan, Slice
 from barnabas.storage.segment import Segment
+from barnabas.storage.small_file import ReplacedFile
 from barnabas.storage.txn_index import AbortedTransaction
 from barnabas.storage.unsynced import FlushPlan, Unsynced
 
@@ -66,17 +67,6 @@ class Appended(NamedTuple):
 
 
 _new_appended: Final = cast("Callable[[type[Appended], tuple[int, int, int, bool]], Appended]", tuple.__new__)
-
-
-class Slice(NamedTuple):
-    """Bytes of one segment that were located but not read: for `read`, or for sendfile."""
-
-    file: File
-    position: int
-    size: int
-
-    def read(self) -> bytes:
-        return self.file.read(self.position, self.size)
 
 
 class Log:
@@ -104,7 +94,10 @@ class Log:
         self._active = contents.segments[-1]
         self._unsynced = Unsynced(context.files.disk, directory, is_new=contents.is_new)
         self._epochs_changed = False
+        self._epochs_file = ReplacedFile(context.files.disk, f"{directory}/{EPOCH_CHECKPOINT}")
+        self.is_deleted = False
         self._cuts = 0  # truncations so far
+        self._opened_at = contents.end_offset
         self._opened_clean_at = contents.end_offset if contents.was_clean else -1
         self._checkpointed = (-1, -1, -1)
         self._snapshot_size = 0  # of the active segment when producers were last written
@@ -214,7 +207,12 @@ class Log:
         if leader_epoch != latest_epoch:
             self._epochs_changed |= self.epochs.assign(leader_epoch, first_offset)
         if has_producer:
-            self._apply_producer(data, read_header(data))
+            if header.is_control:
+                self._apply_producer(data, read_header(data))
+            else:
+                self.producers.note_data(
+                    header, first_offset=first_offset, last_offset=last_offset, timestamp=timestamp
+                )
         if self._active.held is None:
             self._hold_active()
         return _new_appended(Appended, (first_offset, last_offset, stamped, False))
@@ -305,10 +303,7 @@ class Log:
         if header.is_control:
             self.producers.check_marker(header, read_marker(data, 0, header))
             return None
-        written = self.producers.find_duplicate(header)
-        if written is None:
-            self.producers.check(header)
-        return written
+        return self.producers.admit(header)
 
     def _stamp(self, data: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> int:
         """Put the log's time on a batch; markers keep their own."""
@@ -457,6 +452,15 @@ class Log:
         self._context.checkpoints.set_recovery_point(self.partition, self.flushed_offset)
         self._context.checkpoints.set_log_start(self.partition, self.log_start_offset)
 
+    def begin_checkpoint(self) -> Callable[[], None] | None:
+        """As `prepare_checkpoint`, without waiting for the disk: a history of epochs that is not durable is left to the
+        function that is returned, for a thread, and the recovery point to the next checkpoint.
+        """
+        write = self.begin_write_epochs()
+        if write is None:
+            self.prepare_checkpoint()
+        return write
+
     def close(self) -> None:
         """Make the records durable and write indexes and producers, so that opening again need not look.
 
@@ -477,6 +481,12 @@ class Log:
         self.producer_files.remove_between(self._active.base_offset, self.end_offset)
         self._snapshot_size = self._active.size
 
+    def retire(self) -> None:
+        """The partition is deleted: nothing may be opened here by name any more."""
+        self.is_deleted = True
+        for segment in self._segments:
+            segment.retire()
+
     def forget_files(self) -> None:
         """Let go of everything open: the directory is gone."""
         for segment in self._segments:
@@ -484,9 +494,19 @@ class Log:
 
     def write_epochs(self) -> None:
         """Make the history of epochs durable, if it changed."""
+        write = self.begin_write_epochs()
+        if write is not None:
+            write()
+
+    def begin_write_epochs(self) -> Callable[[], None] | None:
+        """The function that does so, on whatever thread; None when nothing changed."""
         if self._epochs_changed:
-            write_epochs(self._context.files.disk, f"{self.directory}/{EPOCH_CHECKPOINT}", self.epochs.entries)
+            self._epochs_file.note_change()
             self._epochs_changed = False
+        if self._epochs_file.is_durable:
+            return None
+        entries = self.epochs.entries
+        return self._epochs_file.begin(lambda: encode_epochs(entries))
 
     # Reading
 
@@ -496,28 +516,26 @@ class Log:
 
         The last batch may be incomplete; consumers of the protocol expect that.
         """
+        plan = self.begin_read(offset, end_offset=end_offset)
+        return None if plan is None else plan.locate(max_bytes)
+
+    def begin_read(self, offset: int, *, end_offset: int | None = None) -> ReadPlan | None:
+        """What a read from `offset` on has to look at; None when there is nothing below `end_offset`."""
         self._health.check()
         bound = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
         self.check_readable(offset)
         if offset >= bound:
             return None
-        try:
-            for index in range(self._segment_index(offset), len(self._segments)):
-                segment = self._segments[index]
-                if segment.base_offset >= bound:
-                    return None
-                found = segment.find(offset)
-                if found is None:
-                    continue  # compaction emptied the rest of this segment
-                position, header = found
-                if header.last_offset >= bound:
-                    return None
-                limit = self._position_of(index, bound)
-                size = max(min(max_bytes, limit - position), header.size)
-                return Slice(segment.file(), position, size)
-        except OSError as error:
-            raise self._health.fail(error) from error
-        return None
+        first = self._segment_index(offset)
+        return ReadPlan(
+            offset=offset,
+            bound=bound,
+            segments=self._segments[first : bisect_left(self._bases, bound, lo=first)],
+            # Now: by the time somebody looks, more may be there.
+            end_position=self._active.size if bound == self.end_offset else None,
+            is_fresh=first == len(self._segments) - 1 and offset >= self._opened_at,
+            health=self._health,
+        )
 
     def epoch_end(self, epoch: int) -> EpochEnd:
         """Where a leader epoch ended: what a follower or a consumer checks its own history against."""
@@ -541,14 +559,6 @@ class Log:
 
     def _segment_index(self, offset: int) -> int:
         return max(bisect_right(self._bases, offset) - 1, 0)
-
-    def _position_of(self, index: int, bound: int) -> int:
-        """Where the batches of a segment that lie wholly below `bound` end."""
-        segment = self._segments[index]
-        if bound == self.end_offset or (index + 1 < len(self._bases) and self._bases[index + 1] <= bound):
-            return segment.size
-        found = segment.find(bound)
-        return segment.size if found is None else found[0]
 
     # Cutting. What goes first and what must be durable in between is in `truncate`, `retention` and `compaction`.
 

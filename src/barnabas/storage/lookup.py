@@ -7,7 +7,7 @@ meanwhile, removing and replacing segments.
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from barnabas.core.errors import CorruptLog
+from barnabas.core.errors import CorruptLog, UnknownTopicOrPartition
 from barnabas.core.records.record import Record, decode_batch, decode_record
 from barnabas.storage.log import Log
 from barnabas.storage.offset_index import DamagedIndex
@@ -129,11 +129,13 @@ def _look(log: Log, lookup: Callable[[], T]) -> T:
     """Look, and look again when the segments were removed, replaced or cut meanwhile by the owner of the log."""
     while True:
         cuts = log.cuts
+        log.context.health.check()
         try:
-            with log.context.health.guarded():
-                return lookup()
-        except SegmentGone:
-            continue
-        except CorruptLog:
-            if log.cuts == cuts:
+            return lookup()
+        except (SegmentGone, CorruptLog, OSError) as error:
+            if log.is_deleted:
+                raise UnknownTopicOrPartition(f"{log.partition} was deleted") from error
+            if isinstance(error, OSError):
+                raise log.context.health.fail(error) from error
+            if isinstance(error, CorruptLog) and log.cuts == cuts:
                 raise

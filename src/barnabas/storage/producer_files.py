@@ -1,6 +1,7 @@
 """The snapshots of a log's producers: which there are, the newest that can be read, and replay on top of it."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from barnabas.core.records.batch import BatchHeader
 from barnabas.core.records.control import read_marker
@@ -68,7 +69,8 @@ class ProducerFiles:
 
     def _remove(self, offsets: Iterable[int]) -> None:
         for offset in list(offsets):
-            self._disk.remove(segment_file(self._directory, offset, SNAPSHOT))
+            with suppress(FileNotFoundError):  # retention removes those below the start on a thread of its own
+                self._disk.remove(segment_file(self._directory, offset, SNAPSHOT))
 
 
 def find_aborted(files: ProducerFiles, segments: Sequence[Segment], *, end_position: int) -> list[AbortedTransaction]:

@@ -96,9 +96,9 @@ def _is_replaced(base: int, suffix: str, swaps: list[tuple[int, int]]) -> bool:
 def _move(context: LogContext, source: str, target: str) -> None:
     """Rename over `target`; a source that is gone was moved before."""
     disk = context.files.disk
-    context.files.forget(target)
     if disk.exists(source):
         disk.rename(source, target)
+    context.files.forget(target)  # only now: before, another thread could open what was there and keep it
     if disk.exists(source):
         disk.remove(source)  # both were names of one file, left by a rename that a crash interrupted
 

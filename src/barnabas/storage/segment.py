@@ -122,9 +122,14 @@ class Segment:
         return file
 
     def retire(self) -> None:
-        """Another segment takes the place of this one: nobody may open its files by name any more."""
+        """It is removed, or another segment takes its place: nobody may open its files by name any more."""
         self._is_gone = True
         self.forget_files()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was removed or replaced."""
+        return self._is_gone
 
     def _check_present(self) -> None:
         if self._is_gone:

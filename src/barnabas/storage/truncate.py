@@ -102,7 +102,9 @@ def drop_segments_below(log: Log, log_start_offset: int) -> list[Segment]:
         log.flush()  # or a crash would leave a log that ends before its start, or no segment at all
     if dropped:
         # Once the start is noted a crash removes the segments, too: what only they could tell is kept before.
-        _keep_producers(log, segments[keep].base_offset)
+        keep_producers(log, segments[keep].base_offset)
+        log.producer_files.sync(segments[keep].base_offset)
+        log.context.files.disk.sync_dir(log.directory)
         log.write_epochs()
     log.context.checkpoints.set_log_start(log.partition, log_start_offset)
     log.context.checkpoints.write_log_starts()
@@ -114,12 +116,10 @@ def drop_segments_below(log: Log, log_start_offset: int) -> list[Segment]:
     return dropped
 
 
-def _keep_producers(log: Log, offset: int) -> None:
-    """Make the snapshot at `offset` durable: of what is removed before it, it is all that stays."""
+def keep_producers(log: Log, offset: int) -> None:
+    """Have a snapshot at `offset`, to be synced: of what is removed before it, it is all that stays."""
     if log.producer_files.newest_offset(at_most=offset) != offset:  # a crash took it, or it is damaged
         log.producer_files.write(offset, producers_at(log, offset))
-    log.producer_files.sync(offset)
-    log.context.files.disk.sync_dir(log.directory)
 
 
 def producers_at(log: Log, end_offset: int) -> ProducerStates:

@@ -70,6 +70,11 @@ class SimulatedFile:
         self._disk._note_read(self._path, position, data)
         return data
 
+    def read_nowait(self, position: int, size: int) -> bytes | None:
+        """As `read`: everything here is in memory."""
+        data = self.read(position, size)
+        return data if len(data) == size else None
+
     def write(self, position: int, data: Buffer) -> None:
         """Write all of `data` at `position`, extending the file as needed."""
         self._check_usable(position)

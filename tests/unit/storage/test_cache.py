@@ -116,3 +116,14 @@ def test_everything_in_a_directory_is_forgotten_with_it_and_nothing_else() -> No
     assert files.file("t-10/0.log") is kept
     assert files.file("t-1/0.log") is not gone
     assert len(files.offset_indexes) == 0
+
+
+def test_what_is_dropped_while_it_is_loaded_is_not_kept() -> None:
+    cache: BoundedCache[str] = BoundedCache(10)
+
+    def load(path: str) -> tuple[str, int]:
+        cache.drop(path)  # another thread: the file is renamed over just now
+        return "old", 1
+
+    assert cache.get("a", load) == "old"
+    assert cache.get("a", lambda _: ("new", 1)) == "new"

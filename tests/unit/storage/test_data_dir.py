@@ -7,6 +7,7 @@ import pytest
 from barnabas.core.errors import CorruptLog, StorageError
 from barnabas.core.model import TopicPartition
 from barnabas.storage.data_dir import DataDir
+from barnabas.storage.segment import SegmentGone
 from barnabas.testing.disk import Keep, SimulatedCrash, SimulatedDisk
 from tests.unit.storage.builders import (
     DATA,
@@ -292,3 +293,22 @@ def test_a_failing_disk_is_reported_when_the_directory_is_opened() -> None:
     disk.fail_sync(count=None)
     with pytest.raises(StorageError, match="taken offline"):
         DataDir(disk, DATA)
+
+
+def test_a_lookup_that_came_too_late_leaves_nothing_behind_for_the_next_of_the_name() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    old = data_dir.create_log(PARTITION, SMALL)
+    append(old, plain())
+    old.flush()
+    remove = data_dir.begin_deletion([PARTITION])
+    with pytest.raises(SegmentGone):
+        old.segments[0].file()  # which opens it by its name, and only then hears
+    remove()
+
+    new = data_dir.create_log(PARTITION, SMALL)
+    append(new, plain(3))
+    new.flush()
+    disk.crash(Keep.NOTHING)
+
+    assert open_dir(disk).create_log(PARTITION, SMALL).end_offset == 3

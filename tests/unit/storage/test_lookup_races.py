@@ -1,12 +1,14 @@
 """Lookups while the owner of the log removes, cuts and replaces segments under them."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from barnabas.core.errors import OffsetOutOfRange
+from barnabas.core.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.record import Record, encode_batch
+from barnabas.runtime.disk import OsDisk
 from barnabas.storage import truncate
 from barnabas.storage.compaction.planning import plan_compaction
 from barnabas.storage.compaction.swap import apply
@@ -101,3 +103,23 @@ def test_a_segment_that_is_gone_is_not_opened_by_name() -> None:
         first.file()
     with pytest.raises(SegmentGone):
         first.rebuild_indexes()
+
+
+def test_a_lookup_in_a_log_that_is_deleted_meanwhile_says_so_and_leaves_the_directory_online(tmp_path: Path) -> None:
+    data_dir = DataDir(OsDisk(), str(tmp_path / "data"))
+    log = data_dir.create_log(PARTITION, LogConfig())
+    for _ in range(3):
+        log.append(encode_batch([Record(0, 1000, b"k", b"v")]), leader_epoch=0, now_ms=0)
+        log.roll()
+    plan = log.begin_read(0)
+    assert plan is not None
+    remove = data_dir.begin_deletion([PARTITION])
+    for step in (remove, lambda: None):  # before its files are removed, and after
+        with pytest.raises(UnknownTopicOrPartition, match="was deleted"):
+            offset_for_timestamp(log, 0)
+        with pytest.raises(UnknownTopicOrPartition, match="was deleted"):
+            get_record(log, 0)
+        with pytest.raises(SegmentGone):
+            plan.locate(1000)
+        step()
+    assert data_dir.health.offline_reason is None

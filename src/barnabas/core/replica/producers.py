@@ -49,6 +49,9 @@ class Producer:
     last_timestamp: int = NO_TIMESTAMP
     transaction_start: int | None = None
     batches: tuple[WrittenBatch, ...] = ()
+    # For `expire`: what it found last time, and since when. Not part of what the log says.
+    last_seen: WrittenBatch | None = field(default=None, compare=False)
+    idle_since_ms: int | None = field(default=None, compare=False)
 
     @property
     def last_sequence(self) -> int:
@@ -86,6 +89,26 @@ class ProducerStates:
 
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
+
+    def admit(self, header: BatchHeader) -> WrittenBatch | None:
+        """The batch that a data batch repeats, if it does; refused when it does not follow.
+
+        What a log asks of every batch of an idempotent producer, so the common answer comes first.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return None
+        if (
+            producer.batches
+            and header.base_sequence == producer.batches[-1].last_sequence + 1
+            and header.producer_epoch == producer.epoch
+            and producer.transaction_start is None
+        ):
+            return None
+        written = self.find_duplicate(header)
+        if written is None:
+            self.check(header)
+        return written
 
     def find_duplicate(self, header: BatchHeader) -> WrittenBatch | None:
         """The remembered batch that `header` is a retry of, if it is one."""
@@ -146,6 +169,21 @@ class ProducerStates:
         self._apply_data(producer, header)
         return None
 
+    def note_data(self, header: BatchHeader, *, first_offset: int, last_offset: int, timestamp: int) -> None:
+        """Note a data batch that was just appended: `header` is as it came, the rest as it was written."""
+        producer = self._producers.get(header.producer_id)
+        if (
+            producer is None
+            or producer.epoch != header.producer_epoch
+            or header.base_sequence == NO_SEQUENCE
+            or header.is_transactional
+        ):
+            self.apply(header._replace(base_offset=first_offset, max_timestamp=timestamp))
+            return
+        written = WrittenBatch(header.base_sequence, header.last_sequence, first_offset, last_offset, timestamp)
+        producer.batches = (*producer.batches[1 - REMEMBERED_BATCHES :], written)
+        producer.last_timestamp = timestamp
+
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
         """The last stable offset right after this transaction ended, replication aside."""
         return min(
@@ -160,13 +198,19 @@ class ProducerStates:
         candidates += [txn.first_offset for txn in self._unreplicated]
         return min(candidates, default=None)
 
-    def expire(self, *, before_ms: int) -> int:
-        """Forget producers without an open transaction that wrote nothing since `before_ms`."""
-        expired = [
-            producer.producer_id
-            for producer in self._producers.values()
-            if producer.transaction_start is None and producer.last_timestamp < before_ms
-        ]
+    def expire(self, *, now_ms: int, idle_ms: int) -> int:
+        """Forget producers without an open transaction that were seen to write nothing for `idle_ms`.
+
+        That is counted from one call to the next. The times of their records say nothing of it: who writes records of
+        long ago must be remembered as long as anybody.
+        """
+        expired = []
+        for producer in self._producers.values():
+            newest = producer.batches[-1] if producer.batches else None
+            if producer.idle_since_ms is None or producer.last_seen != newest or producer.transaction_start is not None:
+                producer.last_seen, producer.idle_since_ms = newest, now_ms
+            elif now_ms - producer.idle_since_ms >= idle_ms:
+                expired.append(producer.producer_id)
         for producer_id in expired:
             del self._producers[producer_id]
         return len(expired)

@@ -20,6 +20,7 @@ class About(msgspec.Struct, frozen=True):
     doc: str
     at_least: float | None = None
     at_most: float | None = None
+    choices: tuple[str, ...] = ()
     has_effect: bool = True
 
 
@@ -43,4 +44,5 @@ def _setting_of(field: msgspec.structs.FieldInfo, hint: object) -> Setting | Non
         has_effect=about.has_effect,
         at_least=about.at_least,
         at_most=about.at_most,
+        choices=about.choices,
     )

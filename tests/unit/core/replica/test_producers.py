@@ -246,15 +246,29 @@ def test_an_ended_transaction_is_unstable_until_its_marker_is_replicated() -> No
 # Expiry and snapshots
 
 
-def test_producers_that_were_silent_for_long_are_forgotten() -> None:
-    states = states_after(header(0, timestamp=999), header(0, producer_id=8, timestamp=1000))
-    assert states.expire(before_ms=1000) == 1
+def test_producers_that_are_silent_for_long_are_forgotten() -> None:
+    states = states_after(header(0), header(0, producer_id=8))
+    assert states.expire(now_ms=5000, idle_ms=1000) == 0
+    states.apply(header(1, producer_id=8))
+    assert states.expire(now_ms=5999, idle_ms=1000) == 0
+    assert states.expire(now_ms=6000, idle_ms=1000) == 1
     assert [producer.producer_id for producer in states] == [8]
+    assert states.expire(now_ms=6998, idle_ms=1000) == 0
+    assert states.expire(now_ms=6999, idle_ms=1000) == 1
+
+
+def test_a_producer_of_records_of_long_ago_is_remembered_as_long_as_any() -> None:
+    states = states_after(header(0, timestamp=1))
+    for now_ms in (10**12, 10**12 + 900):
+        assert states.expire(now_ms=now_ms, idle_ms=1000) == 0
+    states.apply(header(1, timestamp=2))
+    assert states.expire(now_ms=10**12 + 1800, idle_ms=1000) == 0
 
 
 def test_a_producer_with_an_open_transaction_is_not_forgotten() -> None:
     states = states_after(in_transaction(0, offset=0))
-    assert states.expire(before_ms=10**15) == 0
+    for now_ms in (0, 10**15):
+        assert states.expire(now_ms=now_ms, idle_ms=1000) == 0
     assert len(states) == 1
 
 

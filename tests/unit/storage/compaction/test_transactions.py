@@ -5,6 +5,13 @@ from barnabas.storage.compaction import Engine
 from barnabas.storage.lookup import aborted_transactions
 from tests.unit.storage.compaction.support import DAY, NOW, CompactedLog
 
+
+def forget_producers(log: CompactedLog) -> None:
+    """As when they were silent for long."""
+    for now_ms in (NOW, NOW + DAY):
+        log.log.producers.expire(now_ms=now_ms, idle_ms=DAY)
+
+
 # Transactions
 
 
@@ -15,7 +22,7 @@ def test_records_of_an_aborted_transaction_go_and_replace_nothing(engine: Engine
     log.abort(1)
     log.put(("z", "1"), producer=1)
     log.roll()
-    log.log.producers.expire(before_ms=NOW + DAY)
+    forget_producers(log)
     log.compact(engine=engine)
     assert log.values() == [(0, "a", "1"), (1, "b", "1"), (5, "z", "1")]
     assert log.newest() == {b"a": b"1", b"b": b"1", b"z": b"1"}
@@ -79,7 +86,7 @@ def test_a_marker_stays_while_its_transaction_has_a_record_and_then_until_its_ho
     log.put(("a", "1"), producer=1, in_transaction=True)
     log.commit(1)
     log.roll()
-    log.log.producers.expire(before_ms=NOW + DAY)
+    forget_producers(log)
     log.compact(engine=engine)
     assert not log.headers()[-1].has_delete_horizon
     log.put(("a", "2"))
@@ -101,7 +108,7 @@ def test_an_aborted_transaction_leaves_the_index_before_its_marker_goes() -> Non
     log.abort(1)
     log.put(("b", "1"))
     log.roll()
-    log.log.producers.expire(before_ms=NOW + DAY)
+    forget_producers(log)
     log.compact()
     assert [each.last_offset for each in aborted_transactions(log.log, 0, 3)] == [1]
     log.compact()
@@ -117,7 +124,7 @@ def test_what_a_producer_wrote_after_an_abort_is_seen_when_the_marker_is_gone() 
     log.commit(1)
     log.put(("c", "1"))
     log.roll()
-    log.log.producers.expire(before_ms=NOW + DAY)
+    forget_producers(log)
     for days in range(4):
         log.compact(now=NOW + days * DAY)
         assert log.newest() == {b"b": b"1", b"c": b"1"}
@@ -132,7 +139,7 @@ def test_a_transaction_that_ends_beyond_the_cleaned_part_is_judged_by_its_end() 
     log.put(("x", "1"), producer=2, in_transaction=True)
     log.abort(1)
     log.roll()
-    log.log.producers.expire(before_ms=NOW + DAY)
+    forget_producers(log)
     assert log.compact().cleaned_to == 2
     assert log.values() == [(0, "a", "1"), (2, "x", "1")]
     assert [each.producer_id for each in aborted_transactions(log.log, 0, 4)] == [1]
@@ -145,7 +152,7 @@ def test_a_marker_without_data_goes_though_its_producer_had_data_before() -> Non
     log.commit(1)
     log.put(("b", "1"))
     log.roll()
-    log.log.producers.expire(before_ms=NOW + DAY)
+    forget_producers(log)
     log.compact(now=NOW)
     log.compact(now=NOW + DAY)
     assert log.markers() == [(1, MarkerType.COMMIT)]
@@ -157,7 +164,7 @@ def test_beyond_the_key_map_markers_stay_as_they_are() -> None:
     log.put(("a", "2"), producer=1, in_transaction=True)
     log.commit(2)
     log.roll()
-    log.log.producers.expire(before_ms=NOW + DAY)
+    forget_producers(log)
     for days in range(3):
         assert log.compact(now=NOW + days * DAY).cleaned_to == 1
         assert log.markers() == [(2, MarkerType.COMMIT)]
@@ -198,7 +205,7 @@ def test_batches_of_a_forgotten_producer_go() -> None:
     log.put(("a", "1"), producer=1)
     log.put(("a", "2"))
     log.roll()
-    log.log.producers.expire(before_ms=NOW + DAY)
+    forget_producers(log)
     log.compact()
     assert [header.base_offset for header in log.headers()] == [1]
 

@@ -1,0 +1,77 @@
+"""``barnabas serve``: one node in the foreground, until SIGTERM or SIGINT."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+# kio teaches hypothesis its types wherever that is installed, which takes longer than all the rest of the start. A
+# process that serves tests nothing.
+sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
+
+from barnabas.config import load  # noqa: E402
+from barnabas.core.errors import BarnabasError, InvalidConfig, StorageError  # noqa: E402
+from barnabas.node import Node, Ports  # noqa: E402
+from barnabas.runtime.dir_lock import DirLock  # noqa: E402
+from barnabas.runtime.loop import loop_factory  # noqa: E402
+from barnabas.services.broker_config import BrokerConfig  # noqa: E402
+
+
+def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str]) -> None:
+    """Run a node with this configuration until it is told to stop."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    config = load(file, sets, os.environ, overrides)
+    if config.ignored:
+        logging.getLogger("barnabas").warning("these settings mean nothing here: %s", ", ".join(config.ignored))
+    lock = DirLock(config.log_dirs[0])
+    lock.take()
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(_run(config))
+    except* BarnabasError as group:
+        raise _first(group) from None
+    except* OSError as group:
+        raise StorageError(str(_first(group))) from None
+    finally:
+        lock.release()
+
+
+async def _run(config: BrokerConfig) -> None:
+    ports = Ports.of_system(config)
+    node = Node(config, ports)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, node.stop)
+    try:
+        await node.run(_say_ready)
+    finally:
+        ports.close()
+
+
+def _say_ready(node: Node) -> None:
+    assert node.broker is not None
+    host, port = node.address
+    print(
+        f"barnabas node {node.config.node_id} is ready on {host}:{port} (data in {node.config.log_dirs[0]})",
+        flush=True,
+    )
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def parse_address(option: str, text: str) -> str:
+    """HOST:PORT as a listener of Kafka's kind."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise InvalidConfig(f"{option} must be HOST:PORT, not {text!r}")
+    return f"PLAINTEXT://{host}:{port}"

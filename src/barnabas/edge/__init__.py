@@ -1,0 +1,1 @@
+"""The edges: each translates one protocol into the verbs of `services`, and knows no other edge."""

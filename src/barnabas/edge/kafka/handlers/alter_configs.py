@@ -1,0 +1,27 @@
+"""AlterConfigs, versions 0 to 2: replace all settings of a topic or a broker.
+
+Differs from Kafka: groups and client metrics have no settings here, so theirs cannot be altered; a broker's settings
+that cannot be altered while it runs are refused with INVALID_CONFIG.
+"""
+
+from typing import Any
+
+from barnabas.core.errors import InvalidRequest
+from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.handlers.altering import alter_each
+from barnabas.services.broker import Broker
+from barnabas.services.configs import ConfigResource, Decide, decide_replacement
+from barnabas.wire.responses import Values
+
+
+async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
+    """See the module."""
+
+    def decider(resource: Any) -> Decide:
+        wanted = {config.name: config.value for config in resource.configs}
+        if len(wanted) != len(resource.configs):
+            raise InvalidRequest("a setting is given more than once")
+        target = ConfigResource(resource.resource_type, resource.resource_name)
+        return lambda image: decide_replacement(image, broker.config, target, wanted)
+
+    return await alter_each(broker, request, decider)

@@ -1,0 +1,28 @@
+"""What AlterConfigs and IncrementalAlterConfigs have in common: each resource is altered, or refused, alone."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.core.errors import BarnabasError, InvalidRequest
+from barnabas.edge.kafka.handlers.outcome import DONE, refused
+from barnabas.services.broker import Broker
+from barnabas.services.configs import Decide, alter
+from barnabas.wire.responses import Values
+
+
+async def alter_each(broker: Broker, request: Any, decider: Callable[[Any], Decide]) -> Values:
+    """Alter all resources of a request; `decider` makes of one what decides its change."""
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    answers = []
+    for resource in request.resources:
+        key = (resource.resource_type, resource.resource_name)
+        try:
+            if counts[key] > 1:
+                raise InvalidRequest("Each resource must appear at most once.")
+            await alter(broker.metadata, decider(resource), validate_only=request.validate_only)
+            outcome = DONE
+        except BarnabasError as error:
+            outcome = refused(error)
+        answers.append({"resource_type": key[0], "resource_name": key[1], **outcome})
+    return {"throttle_time": 0, "responses": answers}

@@ -1,0 +1,78 @@
+"""CreateTopics, versions 2 to 7.
+
+Differs from Kafka: the topics of a request are created one after another, each whole or not at all, and are served
+when the answer comes; topics after the one that ran out of time are answered with REQUEST_TIMED_OUT, too. A timeout of
+0 or less is the broker's `request.timeout.ms`, as nothing is created in the background.
+"""
+
+from collections import Counter
+from typing import Any
+
+from barnabas.core.errors import BarnabasError, InvalidReplicaAssignment, InvalidRequest
+from barnabas.core.metadata.topics import NewTopic
+from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of, refused
+from barnabas.services.broker import Broker
+from barnabas.services.configs import describe_overrides
+from barnabas.services.settings import DescribedSetting
+from barnabas.wire.responses import Values
+
+_DESCRIBED_FROM = 5  # the version from which on a created topic is described
+
+
+async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
+    """See the module."""
+    counts = Counter(topic.name for topic in request.topics)
+    deadline = deadline_of(broker, request)
+    answers = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        try:
+            if counts[topic.name] > 1:
+                raise InvalidRequest("Duplicate topic name.")
+            async with answered_by(deadline):
+                answers.append(await _create(broker, _new(topic), asked, validate_only=request.validate_only))
+        except BarnabasError as error:
+            answers.append({"name": topic.name, "configs": (), **refused(error)})
+    return {"throttle_time": 0, "topics": answers}
+
+
+def _new(topic: Any) -> NewTopic:
+    assignments: dict[int, tuple[int, ...]] = {}
+    for assignment in topic.assignments:
+        if assignment.partition_index in assignments:
+            raise InvalidReplicaAssignment(
+                f"Found multiple manual partition assignments for partition {assignment.partition_index}"
+            )
+        assignments[assignment.partition_index] = assignment.broker_ids
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        assignments or None,
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+async def _create(broker: Broker, new: NewTopic, asked: Asked, *, validate_only: bool) -> Values:
+    created = broker.topics.decide_new(new).reply if validate_only else await broker.topics.create(new)
+    answer = {
+        "name": new.name,
+        "topic_id": created.topic_id,
+        "num_partitions": created.partition_count,
+        "replication_factor": created.replication_factor,
+        **DONE,
+    }
+    if asked.version >= _DESCRIBED_FROM:
+        described = describe_overrides(broker.image, broker.config, new.configs)
+        answer["configs"] = [_config(setting) for setting in sorted(described, key=lambda each: each.name)]
+    return answer
+
+
+def _config(setting: DescribedSetting) -> Values:
+    return {
+        "name": setting.name,
+        "value": setting.value,
+        "read_only": setting.is_read_only,
+        "config_source": setting.source,
+        "is_sensitive": setting.is_sensitive,
+    }

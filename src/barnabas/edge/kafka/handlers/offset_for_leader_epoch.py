@@ -1,0 +1,33 @@
+"""OffsetForLeaderEpoch, versions 2 to 4: where a leader epoch ended, so that a reader notices what was cut off.
+
+As Kafka does it; a replica asks as any reader does.
+"""
+
+from typing import Any
+
+from barnabas.core.errors import BarnabasError
+from barnabas.core.model import NO_EPOCH
+from barnabas.edge.kafka.asked import Asked
+from barnabas.services.broker import Broker
+from barnabas.services.fetch import check_leader_epoch
+from barnabas.services.offsets import find_epoch_end
+from barnabas.wire.responses import Values
+
+
+async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
+    """See the module."""
+    topics = [
+        {"topic": topic.topic, "partitions": [_end(broker, topic.topic, each) for each in topic.partitions]}
+        for topic in request.topics
+    ]
+    return {"throttle_time": 0, "topics": topics}
+
+
+def _end(broker: Broker, topic: str, wanted: Any) -> Values:
+    try:
+        partition = broker.served.get_partition(topic, wanted.partition)
+        check_leader_epoch(partition, getattr(wanted, "current_leader_epoch", NO_EPOCH))
+        epoch, end_offset = find_epoch_end(broker.logs, partition, wanted.leader_epoch)
+    except BarnabasError as error:
+        return {"partition": wanted.partition, "error_code": error.kafka_code}
+    return {"partition": wanted.partition, "error_code": 0, "leader_epoch": epoch, "end_offset": end_offset}

@@ -1,0 +1,278 @@
+"""Produce, versions 3 to 13: the way of the data, from a frame to an acknowledgement.
+
+Nothing is awaited on it. What acks=all waits for is a callback of the partition, so that requests pipelined on one
+connection are appended one after another, and their answers leave when the disk has them. Only a topic that must look
+into its batches (see `services.produce`) takes the long way, and the connection waits for it: order is kept.
+
+As in Kafka, acks=0 gets no answer; a refused one closes the connection, which is all such a client can notice.
+"""
+
+import asyncio
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from barnabas.core.errors import BarnabasError, RequestTimedOut, UnknownTopicId, UnknownTopicOrPartition
+from barnabas.runtime.connections import Answer, Slot, Work
+from barnabas.runtime.partition import Partition
+from barnabas.services.broker import Broker
+from barnabas.services.produce import ACKS_ALL, RecordsRefused, check_acks
+from barnabas.services.served import ServedTopic
+from barnabas.storage.log import Appended
+from barnabas.wire.frame import RequestHeader, answer_head
+from barnabas.wire.produce import (
+    PartitionAnswer,
+    ProduceRequest,
+    Single,
+    TopicAnswer,
+    TopicData,
+    read_produce,
+    read_single,
+    write_produce,
+)
+
+MAX_MESSAGE: Final = 500
+
+
+class _Wait(NamedTuple):
+    """A partition's answer that holds only once the partition is acknowledged up to an offset."""
+
+    partition: Partition
+    end_offset: int
+    answers: list[PartitionAnswer]
+    at: int  # its place in `answers`
+
+
+class RefusedUnanswered(BarnabasError):
+    """A produce that wants no answer was refused."""
+
+
+class Producing:
+    """Handles Produce requests."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._produce = broker.produce
+        self._served = broker.served
+
+    def handle(self, header: RequestHeader, frame: memoryview) -> "Answer | Pending | Work":
+        """An answer, what will lead to one, or the long way."""
+        single = read_single(frame, header.body_at, len(frame), header.version)
+        if single is not None:
+            topic = self._find_single(single)
+            if topic is not None and not topic.must_open and single.acks in (1, ACKS_ALL):
+                return self._handle_single(header, single, topic)
+        request = read_produce(frame, header.body_at, len(frame), header.version)
+        topics = [self._find(topic) for topic in request.topics]
+        if any(isinstance(topic, ServedTopic) and topic.must_open for topic in topics):
+            kept = _copied(request)
+            return self._handle_opened(header, kept, topics)
+        waits: list[_Wait] = []
+        answers = [
+            self._append_topic(topic, data, request.acks, waits)
+            for topic, data in zip(topics, request.topics, strict=True)
+        ]
+        return _finish(header, request, answers, waits)
+
+    def _handle_single(self, header: RequestHeader, single: Single, topic: ServedTopic) -> "Answer | Pending":
+        """What most requests are: one batch for one partition that is there."""
+        index = single.partition
+        try:
+            partition = topic.partitions.get(index) or topic.get(index)
+            appended = self._produce.append(topic, partition, single.records, acks=single.acks)
+        except BarnabasError as error:
+            return _encode(header, [TopicAnswer(single.name, single.topic_id, [_refused(index, error)])])
+        answer = PartitionAnswer(
+            index, 0, appended.first_offset, appended.log_append_time, partition.log.log_start_offset
+        )
+        answers = [TopicAnswer(single.name, single.topic_id, [answer])]
+        end_offset = appended.last_offset + 1
+        if single.acks == ACKS_ALL and partition.high_watermark < end_offset:
+            wait = _Wait(partition, end_offset, answers[0].partitions, 0)
+            return Pending(header, answers, [wait], timeout_s=max(single.timeout_ms, 0) / 1000)
+        return _encode(header, answers)
+
+    async def _handle_opened(
+        self, header: RequestHeader, request: ProduceRequest, topics: "list[ServedTopic | BarnabasError]"
+    ) -> Answer:
+        waits: list[_Wait] = []
+        answers = []
+        for topic, data in zip(topics, request.topics, strict=True):
+            if isinstance(topic, ServedTopic) and topic.must_open:
+                answers.append(await self._append_opened(topic, data, request.acks, waits))
+            else:
+                answers.append(self._append_topic(topic, data, request.acks, waits))
+        result = _finish(header, request, answers, waits)
+        return await result.wait() if isinstance(result, Pending) else result
+
+    def _find_single(self, single: Single) -> ServedTopic | None:
+        if single.topic_id is not None:
+            return self._served.by_id.get(single.topic_id)
+        return self._served.by_name.get(single.name or "")
+
+    def _find(self, data: TopicData) -> "ServedTopic | BarnabasError":
+        if data.name is not None:
+            topic = self._served.by_name.get(data.name)
+            return topic or UnknownTopicOrPartition(f"topic '{data.name}' does not exist")
+        topic = self._served.by_id.get(data.topic_id or UUID(int=0))
+        return topic or UnknownTopicId(f"no topic has the id {data.topic_id}")
+
+    def _append_topic(
+        self, topic: "ServedTopic | BarnabasError", data: TopicData, acks: int, waits: list[_Wait]
+    ) -> TopicAnswer:
+        answers: list[PartitionAnswer] = []
+        for index, records in data.partitions:
+            try:
+                if isinstance(topic, BarnabasError):
+                    raise topic
+                check_acks(acks)
+                partition = topic.partitions.get(index) or topic.get(index)
+                appended = self._produce.append(topic, partition, records, acks=acks)
+            except BarnabasError as error:
+                answers.append(_refused(index, error))
+            else:
+                _note(answers, index, partition, appended, acks, waits)
+        return TopicAnswer(data.name, data.topic_id, answers)
+
+    async def _append_opened(self, topic: ServedTopic, data: TopicData, acks: int, waits: list[_Wait]) -> TopicAnswer:
+        answers: list[PartitionAnswer] = []
+        for index, records in data.partitions:
+            try:
+                check_acks(acks)
+                partition = topic.get(index)
+                appended = await self._produce.append_opened(topic, partition, records, acks=acks)
+            except BarnabasError as error:
+                answers.append(_refused(index, error))
+            else:
+                _note(answers, index, partition, appended, acks, waits)
+        return TopicAnswer(data.name, data.topic_id, answers)
+
+
+def _note(
+    answers: list[PartitionAnswer],
+    index: int,
+    partition: Partition,
+    appended: Appended,
+    acks: int,
+    waits: list[_Wait],
+) -> None:
+    """An appended batch: its answer, and what that waits for."""
+    answers.append(
+        PartitionAnswer(index, 0, appended.first_offset, appended.log_append_time, partition.log.log_start_offset)
+    )
+    end_offset = appended.last_offset + 1
+    if acks == ACKS_ALL and partition.high_watermark < end_offset:
+        waits.append(_Wait(partition, end_offset, answers, len(answers) - 1))
+
+
+def _refused(index: int, error: BarnabasError) -> PartitionAnswer:
+    errors = error.errors if isinstance(error, RecordsRefused) else ()
+    message = str(error)[:MAX_MESSAGE]  # it may quote a name of any length, once for each partition
+    return PartitionAnswer(index, error.kafka_code, error_message=message, record_errors=errors)
+
+
+def _finish(
+    header: RequestHeader, request: ProduceRequest, answers: list[TopicAnswer], waits: list[_Wait]
+) -> "Answer | Pending":
+    if request.acks == 0:
+        for topic in answers:
+            for answer in topic.partitions:
+                if answer.error_code:
+                    raise RefusedUnanswered(f"a produce with acks=0 was refused: {answer.error_message}")
+        return []
+    if not waits:
+        return _encode(header, answers)
+    return Pending(header, answers, waits, timeout_s=max(request.timeout_ms, 0) / 1000)
+
+
+def _encode(header: RequestHeader, answers: list[TopicAnswer]) -> Answer:
+    body = write_produce(header.version, answers)
+    return [answer_head(header, len(body)) + body]
+
+
+def _copied(request: ProduceRequest) -> ProduceRequest:
+    """The request with its records out of the frame, which is about to be used again."""
+    return request._replace(
+        topics=[
+            topic._replace(
+                partitions=[
+                    part._replace(records=None if part.records is None else memoryview(bytearray(part.records)))
+                    for part in topic.partitions
+                ]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+class Pending:
+    """A produce that waits for its partitions to be acknowledged. Called with its slot, it answers into it."""
+
+    __slots__ = ("_answers", "_future", "_header", "_left", "_slot", "_timer", "_waits")
+
+    def __init__(
+        self, header: RequestHeader, answers: list[TopicAnswer], waits: list[_Wait], *, timeout_s: float
+    ) -> None:
+        self._header = header
+        self._answers = answers
+        self._waits = waits
+        self._left = len(waits)
+        self._slot: Slot | None = None
+        self._future: asyncio.Future[Answer] | None = None
+        # A failure of the disk is heard at once; this is for one that hangs.
+        self._timer = asyncio.get_running_loop().call_later(timeout_s, self._time_out)
+
+    def __call__(self, slot: Slot) -> None:
+        self._slot = slot
+        self._begin()
+
+    async def wait(self) -> Answer:
+        self._future = asyncio.get_running_loop().create_future()
+        self._begin()
+        return await self._future
+
+    def _begin(self) -> None:
+        for wait in self._waits:
+            if wait.partition.high_watermark >= wait.end_offset:
+                self._left -= 1
+            else:
+                wait.partition.call_when_acked(wait.end_offset, _Callback(self, wait))
+        if not self._left:
+            self._answer()
+
+    def note_acked(self, wait: _Wait, error: BarnabasError | None) -> None:
+        if error is not None:
+            wait.answers[wait.at] = _refused(wait.answers[wait.at].partition, error)
+        self._left -= 1
+        if not self._left:
+            self._answer()
+
+    def _time_out(self) -> None:
+        """Not acknowledged in time: which is to say, unknown."""
+        if not self._left:
+            return
+        error = RequestTimedOut("the records are written, but were not acknowledged in time")
+        for wait in self._waits:
+            if wait.partition.high_watermark < wait.end_offset:
+                wait.answers[wait.at] = _refused(wait.answers[wait.at].partition, error)
+        self._left = 0
+        self._answer()
+
+    def _answer(self) -> None:
+        self._timer.cancel()
+        answer = _encode(self._header, self._answers)
+        if self._slot is not None:
+            self._slot.put(answer)
+        elif self._future is not None and not self._future.done():
+            self._future.set_result(answer)
+
+
+class _Callback:
+    __slots__ = ("_pending", "_wait")
+
+    def __init__(self, pending: Pending, wait: _Wait) -> None:
+        self._pending: Pending | None = pending
+        self._wait = wait
+
+    def __call__(self, error: BarnabasError | None) -> None:
+        pending, self._pending = self._pending, None  # counted once, however often it is called
+        if pending is not None and pending._left > 0:  # or it timed out before
+            pending.note_acked(self._wait, error)

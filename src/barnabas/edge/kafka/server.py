@@ -1,0 +1,48 @@
+"""The Kafka edge: takes frames from connections, finds the handler, and puts the answer in a frame.
+
+Produce and Fetch, which carry the data, have their own ways; everything else goes through its schema.
+"""
+
+from typing import Any
+
+from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.fetching import Fetching
+from barnabas.edge.kafka.handlers import HANDLERS, api_versions
+from barnabas.edge.kafka.producing import Producing
+from barnabas.runtime.connections import Answer, Connection
+from barnabas.services.broker import Broker
+from barnabas.wire.apis import API_VERSIONS, FETCH, PRODUCE
+from barnabas.wire.frame import RequestHeader, answer_head, read_request_header
+from barnabas.wire.requests import read_request
+from barnabas.wire.responses import write_response
+
+
+class KafkaServer:
+    """Handles the frames of all Kafka connections of a node."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._producing = Producing(broker)
+        self._fetching = Fetching(broker)
+
+    def may_overlap(self, frame: memoryview) -> bool:
+        """Produces may: they are appended without waiting for each other's acknowledgement."""
+        return len(frame) >= 2 and frame[0] == 0 and frame[1] == PRODUCE.key
+
+    def handle(self, frame: memoryview, connection: Connection) -> Any:
+        """See `runtime.connections.Handler`."""
+        header = read_request_header(frame, 0, len(frame))
+        if header.api is PRODUCE:
+            return self._producing.handle(header, frame)
+        if header.api is API_VERSIONS and not API_VERSIONS.serves(header.version):
+            return api_versions.answer_unknown_version(header)
+        if header.api is FETCH:
+            return self._fetching.handle(header, frame)
+        request = read_request(header, frame, len(frame))
+        asked = Asked(header.version, header.client_id, connection.peer, connection.local)
+        return self._answer(header, request, asked)
+
+    async def _answer(self, header: RequestHeader, request: Any, asked: Asked) -> Answer:
+        values = await HANDLERS[header.api](self._broker, request, asked)
+        body = write_response(header.api.key, header.version, values)
+        return [answer_head(header, len(body)), body]

@@ -1,0 +1,262 @@
+"""One node: builds everything, in order, and owns every task of it.
+
+Start: data directory, metadata log and image, address, logs, then clients are let in. Stop: the other way round.
+A node is given its disk, clock, dice and threads, so that the very same node runs in simulation.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from barnabas.core.errors import InvalidConfig
+from barnabas.core.metadata.cluster import form_cluster, register_node
+from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.image import Image
+from barnabas.core.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataRecord
+from barnabas.core.model import TopicPartition
+from barnabas.edge.kafka.server import KafkaServer
+from barnabas.runtime.clock import Clock, SystemClock
+from barnabas.runtime.connections import ConnectionLimits, Connections
+from barnabas.runtime.dice import Dice, SystemDice
+from barnabas.runtime.disk import OsDisk
+from barnabas.runtime.flusher import Flusher
+from barnabas.runtime.maintenance import Maintenance, MaintenanceConfig
+from barnabas.runtime.metadata_log import METADATA_PARTITION, MetadataLog, MetadataLogConfig
+from barnabas.runtime.offload import Offload, ThreadOffload
+from barnabas.runtime.partition import Logs
+from barnabas.services.broker import Broker
+from barnabas.services.broker_config import BrokerConfig
+from barnabas.services.fetch import Fetch
+from barnabas.services.fetch_sessions import FetchSessions
+from barnabas.services.produce import Produce
+from barnabas.services.producer_ids import ProducerIds
+from barnabas.services.served import ServedTopics
+from barnabas.services.settings import TopicConfig, resolve_topic
+from barnabas.services.topics import Topics
+from barnabas.storage.config import LogConfig
+from barnabas.storage.data_dir import DataDir
+from barnabas.storage.disk import Disk
+
+log = logging.getLogger("barnabas.node")
+
+CLOSE_GRACE_S: Final = 2.0
+ANY_HOST: Final = ("", "0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What a node takes from outside: its disk, time, chance and threads."""
+
+    disk: Disk
+    clock: Clock
+    dice: Dice
+    offload: Offload
+
+    def close(self) -> None:
+        """End the threads, if there are any."""
+        if isinstance(self.offload, ThreadOffload):
+            self.offload.close()
+
+    @classmethod
+    def of_system(cls, config: BrokerConfig) -> "Ports":
+        # One more than is asked for: compaction has one for long, and others wait for an fsync.
+        return cls(OsDisk(), SystemClock(), SystemDice(), ThreadOffload(config.num_io_threads + 1))
+
+
+class Node:
+    """A broker that `run` runs until `stop`."""
+
+    def __init__(self, config: BrokerConfig, ports: Ports) -> None:
+        if len(config.log_dirs) != 1:
+            raise InvalidConfig(f"log.dirs must name one directory, not {len(config.log_dirs)}")
+        self.config = config
+        self.broker: Broker | None = None
+        self.address = ("", 0)
+        self._ports = ports
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """Have `run` end, cleanly."""
+        self._stop.set()
+
+    async def run(self, on_ready: Callable[["Node"], None]) -> None:
+        """Serve until `stop`; calls back once clients can connect."""
+        data_dir = DataDir(self._ports.disk, self.config.log_dirs[0])
+        logs = Logs(data_dir)
+        logs.flusher = Flusher(self._ports.offload, listener=logs)
+        async with asyncio.TaskGroup() as tasks:
+            metadata = self._open_metadata(data_dir)
+            broker = self._build(metadata, logs)
+            connections = Connections(KafkaServer(broker), _limits(self.config), tasks)
+            await self._take_address(broker, connections)
+            try:
+                self._open_logs(broker, data_dir)
+                broker.served.start(tasks)
+                flushing = tasks.create_task(logs.flusher.run())
+                maintenance = self._maintenance(logs)
+                maintaining = tasks.create_task(maintenance.run())
+                await connections.serve()
+                self.broker = broker
+                on_ready(self)
+                await self._stop.wait()
+            finally:
+                await connections.close(grace_s=CLOSE_GRACE_S)
+            maintenance.stop()
+            await maintaining
+            await broker.served.wait_all_removed()
+            await metadata.close()
+            flushing.cancel()
+        data_dir.close()
+
+    def _open_metadata(self, data_dir: DataDir) -> MetadataLog:
+        ports, config = self._ports, self.config
+        metadata = MetadataLog.open(
+            data_dir,
+            offload=ports.offload,
+            clock=ports.clock,
+            node_id=config.node_id,
+            config=MetadataLogConfig(
+                max_record_bytes_between_snapshots=config.metadata_log_max_record_bytes_between_snapshots
+            ),
+        )
+        for note in metadata.notes:
+            log.warning("%s", note)
+        cluster_id = config.cluster_id or new_cluster_id(ports.dice)
+        metadata.commit_now(lambda image: form_cluster(image, cluster_id))
+        return metadata
+
+    def _build(self, metadata: MetadataLog, logs: Logs) -> Broker:
+        ports, config = self._ports, self.config
+        served = ServedTopics(metadata.image, logs, ports.offload, lambda name: self._resolve(metadata.image, name))
+        metadata.subscribe(served.apply)
+        return Broker(
+            config=config,
+            clock=ports.clock,
+            dice=ports.dice,
+            offload=ports.offload,
+            metadata=metadata,
+            logs=logs,
+            served=served,
+            topics=Topics(config, metadata, served, ports.dice),
+            produce=Produce(ports.clock, ports.offload),
+            fetch=Fetch(ports.offload),
+            fetch_sessions=FetchSessions(ports.dice, max_sessions=config.max_incremental_fetch_session_cache_slots),
+            producer_ids=ProducerIds(metadata),
+        )
+
+    def _maintenance(self, logs: Logs) -> Maintenance:
+        ports, config = self._ports, self.config
+        return Maintenance(
+            logs,
+            ports.offload,
+            ports.clock,
+            ports.dice,
+            MaintenanceConfig(
+                retention_check_interval_ms=config.log_retention_check_interval_ms,
+                checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+                cleaner_enable=config.log_cleaner_enable,
+                cleaner_backoff_ms=config.log_cleaner_backoff_ms,
+                producer_id_expiration_ms=config.producer_id_expiration_ms,
+            ),
+        )
+
+    def _resolve(self, image: Image, topic: str) -> TopicConfig:
+        dynamic = {
+            **image.config_of(BROKER_RESOURCE, ""),
+            **image.config_of(BROKER_RESOURCE, str(self.config.node_id)),
+        }
+        broker = self.config.with_dynamic(dynamic) if dynamic else self.config
+        return resolve_topic(image.config_of(TOPIC_RESOURCE, topic), broker)
+
+    async def _take_address(self, broker: Broker, connections: Connections) -> None:
+        """Bind the listener, and tell the cluster where this node is."""
+        listener = self.config.listeners[0]
+        try:
+            host, port = await connections.bind(listener.host, listener.port)
+        except OSError as error:
+            reason = error.strerror or error
+            raise InvalidConfig(
+                f"cannot listen on {listener.host}:{listener.port} ({reason}); name another with --listen"
+            ) from error
+        self.address = (host, port)
+        advertised = self.config.advertised(listener.name)
+        if advertised is not None:
+            host, port = advertised.host, advertised.port or port
+        elif listener.host in ANY_HOST:
+            host = socket.gethostname()
+        elif listener.host:
+            host = listener.host
+        broker.host, broker.port = host, port
+        incarnation = self._ports.dice.uuid()
+        broker.metadata.commit_now(
+            lambda image: register_node(
+                image,
+                node_id=self.config.node_id,
+                host=host,
+                port=port,
+                rack=self.config.broker_rack,
+                incarnation=incarnation,
+            )
+        )
+
+    def _open_logs(self, broker: Broker, data_dir: DataDir) -> None:
+        """Open the logs that are on disk; remove those of topics that were deleted when the node went down."""
+        if not data_dir.was_clean and broker.image.topics:
+            broker.metadata.commit_now(lambda image: lead_anew(image, self.config.node_id))
+        for report in data_dir.open_logs(lambda name: _log_config(broker, name)):
+            if report.cut_bytes:
+                log.warning("%s: %d bytes of an unfinished write were cut", report.partition, report.cut_bytes)
+        for name, error in data_dir.unreadable.items():
+            log.error("%s cannot be served: %s", name, error)
+        strays = [name for name in data_dir.logs if not _is_known(broker, name)]
+        if strays:
+            data_dir.begin_deletion(strays)()
+        for name in data_dir.logs:
+            if name != METADATA_PARTITION:
+                _ = broker.served.get_partition(*name).log
+
+
+def lead_anew(image: Image, node_id: int) -> Decision[None]:
+    """A new leader epoch for all that this node leads: what it wrote and did not sync may be lost, and others know."""
+
+    def records() -> Iterator[MetadataRecord]:
+        for topic in image.topics.values():
+            for state in topic.partitions.values():
+                if state.leader == node_id:
+                    yield msgspec.structs.replace(
+                        state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1
+                    )
+
+    return Decision(list(records()), None)
+
+
+def new_cluster_id(dice: Dice) -> str:
+    """A name for a new cluster: 16 random bytes, as Kafka writes them."""
+    import base64  # noqa: PLC0415 - once in the life of a cluster
+
+    return base64.urlsafe_b64encode(dice.uuid().bytes).decode().rstrip("=")
+
+
+def _limits(config: BrokerConfig) -> ConnectionLimits:
+    return ConnectionLimits(
+        max_frame_bytes=config.socket_request_max_bytes,
+        max_queued_bytes=config.queued_max_request_bytes,
+        max_in_flight_bytes=config.connection_max_bytes_in_flight,
+        max_connections=config.max_connections,
+        max_idle_s=config.connections_max_idle_ms / 1000,
+    )
+
+
+def _is_known(broker: Broker, name: TopicPartition) -> bool:
+    topic = broker.served.by_name.get(name.topic)
+    return name == METADATA_PARTITION or (topic is not None and name.partition in topic.partitions)
+
+
+def _log_config(broker: Broker, name: TopicPartition) -> LogConfig:
+    topic = broker.served.by_name.get(name.topic)
+    return LogConfig() if topic is None else topic.config.log

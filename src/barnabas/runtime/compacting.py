@@ -1,0 +1,114 @@
+"""Compaction of the logs of a node: picks the log that needs it most, and sees it through.
+
+One log at a time, so of the threads of the node one at most is busy with it. The reading and writing is done there;
+planning, and putting the cleaned segments in place, on the loop. The latter syncs a few small files and the
+directory of the log, a dozen syncs for each log compacted: readers and appends must not come in between.
+
+A log that cannot be compacted, because it is damaged or has a batch with more keys than the memory set aside for them,
+is left alone until the node starts again; the others go on.
+"""
+
+import logging
+from contextlib import suppress
+
+from barnabas.core.errors import BarnabasError, StorageError
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.offload import Offload
+from barnabas.runtime.partition import Logs
+from barnabas.storage.compaction import (
+    CompactionPlan,
+    LogChanged,
+    apply,
+    cleanable,
+    discard,
+    is_current,
+    plan_compaction,
+)
+from barnabas.storage.log import Log
+
+log = logging.getLogger("barnabas.compaction")
+
+
+class Stopped(Exception):
+    """The node stops: what is being compacted is given up."""
+
+
+class Compacting:
+    """Compacts one log after another. One task owns it; `stop` may be called from any."""
+
+    def __init__(self, logs: Logs, offload: Offload, clock: Clock, *, hash_key: bytes) -> None:
+        self._logs = logs
+        self._offload = offload
+        self._clock = clock
+        self._hash_key = hash_key
+        self._is_stopped = False
+        self._left_alone: dict[Log, None] = {}
+
+    def stop(self) -> None:
+        """Give up what is being compacted, at the next batch."""
+        self._is_stopped = True
+
+    async def compact_one(self) -> bool:
+        """Compact the log that is most due; False when none is, or the log changed under the work."""
+        for each in self._by_need():
+            plan = self._plan(each)
+            if plan is not None:
+                return await self._carry_out(each, plan)
+        return False
+
+    def _by_need(self) -> list[Log]:
+        """The compacted logs, the dirtiest first."""
+        partitions, now_ms = self._logs.partitions, self._clock.now_ms()
+        self._left_alone = {each: None for each in self._left_alone if each in partitions}
+        ratios = {
+            each: cleanable(each, now_ms=now_ms, high_watermark=partition.high_watermark).dirty_ratio
+            for each, partition in partitions.items()
+            if each.config.is_compacted and each not in self._left_alone
+        }
+        return sorted(ratios, key=lambda each: ratios[each], reverse=True)
+
+    def _plan(self, each: Log) -> CompactionPlan | None:
+        try:
+            return plan_compaction(
+                each,
+                now_ms=self._clock.now_ms(),
+                hash_key=self._hash_key,
+                high_watermark=self._logs.partitions[each].high_watermark,
+            )
+        except StorageError:
+            raise
+        except BarnabasError as error:
+            self._leave_alone(each, error)
+            return None
+        finally:
+            if each.has_closed_files:  # planning closed the active segment, which nobody appended to
+                self._logs.flusher.note_append(each)
+
+    async def _carry_out(self, each: Log, plan: CompactionPlan) -> bool:
+        try:
+            result = await self._offload.run(lambda: plan.run(self._pace))
+        except (LogChanged, Stopped):
+            return False
+        except OSError as error:
+            raise each.context.health.fail(error) from error
+        except BarnabasError as error:
+            if each in self._logs.partitions and is_current(each, plan):
+                self._leave_alone(each, error)
+            return True
+        if each not in self._logs.partitions:
+            with suppress(FileNotFoundError):  # its directory is being removed
+                discard(result)
+            return False
+        freed_bytes = result.freed_bytes
+        if not apply(each, result):
+            return False
+        log.info("%s is compacted up to offset %d: %d bytes less", each.partition, result.cleaned_to, freed_bytes)
+        return True
+
+    def _pace(self, _size: int) -> None:
+        if self._is_stopped:
+            raise Stopped
+
+    def _leave_alone(self, each: Log, error: BarnabasError) -> None:
+        self._left_alone[each] = None
+        log.error("%s is not compacted any more: %s", each.partition, error)

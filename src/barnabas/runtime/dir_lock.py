@@ -1,0 +1,40 @@
+"""A lock on a data directory: two nodes on the same files would ruin them."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from barnabas.core.errors import StorageError
+
+
+class DirLock:
+    """Held from `take` until `release`, or until the process is gone, however it went."""
+
+    def __init__(self, directory: str) -> None:
+        self._path = f"{directory}/.lock"
+        self._descriptor: int | None = None
+
+    def take(self) -> None:
+        """Lock the directory, making it if need be; refused when another process has it."""
+        try:
+            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise StorageError(f"{Path(self._path).parent} cannot be used as a data directory: {error}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise StorageError(
+                f"{Path(self._path).parent} is in use by another node (process {owner or 'unknown'}); "
+                "stop it, or name another --data-dir"
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

@@ -1,0 +1,159 @@
+"""What the logs of a node need now and then, whoever uses them: retention, checkpoints, and forgetting old producers.
+
+Owns the tasks that do so, compaction's among them (`runtime.compacting`). Looks over the logs a few at a time and lets
+the loop breathe in between. Whatever syncs or removes files runs on a thread, and while it does a log may grow, be
+deleted or be configured anew: a log is looked at again after every wait.
+
+An active segment is not closed for its age alone: as in Kafka the first append after `segment.ms` does that, and
+retention does it when all of the log has expired.
+
+A directory that goes offline ends all of it, with one line in the log; whoever uses the logs hears of it anyway.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from barnabas.core.errors import StorageError
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.compacting import Compacting
+from barnabas.runtime.dice import Dice
+from barnabas.runtime.offload import Offload
+from barnabas.runtime.partition import Logs, Partition
+from barnabas.storage.log import Log
+from barnabas.storage.retention import begin_retention, close_expired
+
+log = logging.getLogger("barnabas.maintenance")
+
+LOGS_PER_BREATH: Final = 50
+PRODUCER_CHECK_INTERVAL_MS: Final = 600_000  # Kafka's producer.id.expiration.check.interval.ms
+
+
+class MaintenanceConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of maintenance; what they mean is said in the broker's configuration."""
+
+    retention_check_interval_ms: int = 300_000
+    checkpoint_interval_ms: int = 60_000
+    cleaner_enable: bool = True
+    cleaner_backoff_ms: int = 15_000
+    producer_id_expiration_ms: int = 86_400_000
+
+
+class Maintenance:
+    """Looks after the logs of a data directory; `run` is a task of the node."""
+
+    def __init__(self, logs: Logs, offload: Offload, clock: Clock, dice: Dice, config: MaintenanceConfig) -> None:
+        self._logs = logs
+        self._data_dir = logs.data_dir
+        self._offload = offload
+        self._clock = clock
+        self._config = config
+        self._stop = asyncio.Event()
+        self._compacting = Compacting(logs, offload, clock, hash_key=dice.token_bytes(16))
+
+    def stop(self) -> None:
+        """Have `run` end; compaction gives up what it has begun."""
+        self._stop.set()
+        self._compacting.stop()
+
+    async def run(self) -> None:
+        """Look after the logs until `stop`, or until their directory goes offline."""
+        config = self._config
+        expiry_ms = min(PRODUCER_CHECK_INTERVAL_MS, config.producer_id_expiration_ms)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._every(config.retention_check_interval_ms, self.apply_retention))
+                tasks.create_task(self._every(config.checkpoint_interval_ms, self.checkpoint))
+                tasks.create_task(self._every(expiry_ms, self.expire_producers))
+                if config.cleaner_enable:
+                    tasks.create_task(self._compact())
+        except* StorageError as errors:
+            log.error("the logs of %s are looked after no more: %s", self._data_dir.path, errors.exceptions[0])
+
+    async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+        while not await self._rests(interval_ms):
+            await work()
+
+    async def _compact(self) -> None:
+        while not self._stop.is_set():
+            if not await self._compacting.compact_one() and await self._rests(self._config.cleaner_backoff_ms):
+                return
+
+    async def _rests(self, duration_ms: int) -> bool:
+        """Wait that long; True when everything is to stop."""
+        try:
+            async with asyncio.timeout(duration_ms / 1000):
+                return await self._stop.wait()
+        except TimeoutError:
+            return False
+
+    # One round of each.
+
+    async def apply_retention(self) -> None:
+        """Delete what is too old or too much, of every log."""
+        async for each, partition in self._each_partition():
+            await self._retain(each, partition)
+
+    async def _retain(self, each: Log, partition: Partition) -> None:
+        if not close_expired(each, now_ms=self._clock.now_ms(), end_offset=partition.high_watermark):
+            return
+        await self._flush(each)
+        if each not in self._logs.partitions:
+            return
+        removal = begin_retention(each, now_ms=self._clock.now_ms(), end_offset=partition.high_watermark)
+        if removal is None:
+            return
+        await self._offload.run(self._data_dir.while_present(each, removal.note_start))
+        if each in self._logs.partitions:
+            retained = removal.cut()
+            await self._offload.run(self._data_dir.while_present(each, removal.remove_files))
+            log.info(
+                "%s starts at %d: %d segments expired", each.partition, retained.log_start_offset, retained.segments
+            )
+
+    async def _flush(self, each: Log) -> None:
+        """Make a log durable off the loop, so that what comes next does not have to wait for that."""
+        plan = each.begin_flush()
+        if plan is not None:
+            await self._offload.run(self._data_dir.while_present(each, plan.run))
+            if each in self._logs.partitions:
+                each.end_flush(plan)
+                self._logs.note_flushed(each)
+
+    async def checkpoint(self) -> None:
+        """Note durably up to where the logs are on disk, the metadata log among them."""
+        logs = list(self._data_dir.logs.values())
+        for first in range(0, len(logs), LOGS_PER_BREATH):
+            present = [each for each in logs[first : first + LOGS_PER_BREATH] if self._is_present(each)]
+            writes = [write for each in present if (write := self._data_dir.prepare_checkpoint(each)) is not None]
+            await (self._offload.run(_in_turn(writes)) if writes else asyncio.sleep(0))
+        await self._offload.run(self._data_dir.begin_checkpoint())
+
+    def _is_present(self, each: Log) -> bool:
+        return self._data_dir.logs.get(each.partition) is each
+
+    async def expire_producers(self) -> None:
+        """Forget producers that wrote nothing for long."""
+        async for each, _ in self._each_partition():
+            each.producers.expire(now_ms=self._clock.now_ms(), idle_ms=self._config.producer_id_expiration_ms)
+
+    async def _each_partition(self) -> AsyncIterator[tuple[Log, Partition]]:
+        """Every partition that has a log, and still has it when its turn comes."""
+        partitions = self._logs.partitions
+        for number, each in enumerate(list(partitions), start=1):
+            partition = partitions.get(each)
+            if partition is not None:
+                yield each, partition
+            if number % LOGS_PER_BREATH == 0:
+                await asyncio.sleep(0)
+
+
+def _in_turn(writes: list[Callable[[], None]]) -> Callable[[], None]:
+    def write_all() -> None:
+        for write in writes:
+            write()
+
+    return write_all

@@ -1,0 +1,179 @@
+"""Describing and altering the settings of topics and brokers: what is recorded lies over what a broker starts with.
+
+Altering is decided on the image, as every change of the metadata. A broker's defaults reach into all topics, so a
+change of them is refused when some topic could not have the outcome.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from barnabas.core.errors import BarnabasError, InvalidConfig, InvalidRequest
+from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.image import Image
+from barnabas.core.metadata.names import check_topic_name
+from barnabas.core.metadata.records import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
+from barnabas.core.metadata.topics import set_configs
+from barnabas.runtime.metadata_log import ClusterMetadata
+from barnabas.services.broker_config import BrokerConfig
+from barnabas.services.settings import (
+    Change,
+    DescribedSetting,
+    alter_broker,
+    alter_topic,
+    check_broker_settings,
+    describe_broker,
+    describe_broker_defaults,
+    describe_topic,
+    overlaid,
+    replace_topic,
+    resolve_topic,
+)
+
+BROKER_LOGGER_RESOURCE: Final = 8
+ALL_BROKERS: Final = ""
+
+Decide = Callable[[Image], Decision[Mapping[str, str]]]
+
+
+class ConfigResource(NamedTuple):
+    """Something that has settings, numbered and named as in the protocol."""
+
+    type: int
+    name: str
+
+
+def effective_config(image: Image, config: BrokerConfig) -> BrokerConfig:
+    """The broker's settings with what was altered while it ran."""
+    dynamic = {**image.config_of(BROKER_RESOURCE, ALL_BROKERS), **_own(image, config)}
+    return config.with_dynamic(dynamic) if dynamic else config
+
+
+def _own(image: Image, config: BrokerConfig) -> Mapping[str, str]:
+    return image.config_of(BROKER_RESOURCE, str(config.node_id))
+
+
+# Describing
+
+
+def describe(image: Image, config: BrokerConfig, resource: ConfigResource) -> list[DescribedSetting]:
+    """All settings of a resource; refused when there is no such resource."""
+    kind, name = resource
+    if kind == TOPIC_RESOURCE:
+        check_topic_name(name)
+        image.get_topic(name)
+        return describe_overrides(image, config, image.config_of(TOPIC_RESOURCE, name))
+    if kind == BROKER_RESOURCE:
+        return _describe_broker(image, config, name)
+    if kind == BROKER_LOGGER_RESOURCE:
+        _check_own_node(name, config)
+    elif kind not in (CLIENT_METRICS_RESOURCE, GROUP_RESOURCE):
+        raise InvalidRequest(f"resource type {kind} does not exist")
+    elif not name:
+        raise InvalidRequest("a group, or a subscription of client metrics, needs a name")
+    return []
+
+
+def describe_overrides(image: Image, config: BrokerConfig, overrides: Mapping[str, str]) -> list[DescribedSetting]:
+    """All settings of a topic that has these of its own."""
+    return describe_topic(
+        overrides,
+        config,
+        dynamic=_own(image, config),
+        dynamic_default=image.config_of(BROKER_RESOURCE, ALL_BROKERS),
+    )
+
+
+def _describe_broker(image: Image, config: BrokerConfig, name: str) -> list[DescribedSetting]:
+    for_all = image.config_of(BROKER_RESOURCE, ALL_BROKERS)
+    if name == ALL_BROKERS:
+        return describe_broker_defaults(for_all)
+    _check_own_node(name, config)
+    return describe_broker(config, dynamic=_own(image, config), dynamic_default=for_all)
+
+
+# Altering
+
+
+async def alter(metadata: ClusterMetadata, decide: Decide, *, validate_only: bool) -> None:
+    """Make a change that was decided by one of the functions below, or only see whether it could be made."""
+    if validate_only:
+        decide(metadata.image)
+    else:
+        await metadata.commit(decide)
+
+
+def decide_changes(
+    image: Image, config: BrokerConfig, resource: ConfigResource, changes: Sequence[Change]
+) -> Decision[Mapping[str, str]]:
+    """Change single settings of a resource."""
+    _check_alterable(image, config, resource)
+    current = image.config_of(*resource)
+    if resource.type == TOPIC_RESOURCE:
+        changed = alter_topic(current, changes, effective_config(image, config))
+    else:
+        changed = alter_broker(current, changes)
+        _check_topics(image, config, resource, overlaid(current, changed))
+    return set_configs(image, resource.type, resource.name, changed)
+
+
+def decide_replacement(
+    image: Image, config: BrokerConfig, resource: ConfigResource, wanted: Mapping[str, str | None]
+) -> Decision[Mapping[str, str]]:
+    """Have a resource set these, and nothing else."""
+    _check_alterable(image, config, resource)
+    current = image.config_of(*resource)
+    if resource.type == TOPIC_RESOURCE:
+        changed = replace_topic(current, wanted, effective_config(image, config))
+    else:
+        changed = _replace_broker(current, wanted)
+        _check_topics(image, config, resource, overlaid(current, changed))
+    return set_configs(image, resource.type, resource.name, changed)
+
+
+def _replace_broker(current: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
+    nulls = sorted(name for name, text in wanted.items() if text is None)
+    if nulls:
+        raise InvalidRequest(f"settings cannot be null: {', '.join(nulls)}; leave out what is not to be set")
+    check_broker_settings({name: text for name, text in wanted.items() if text is not None})
+    return {**dict.fromkeys(current), **wanted}
+
+
+def _check_alterable(image: Image, config: BrokerConfig, resource: ConfigResource) -> None:
+    if resource.type == TOPIC_RESOURCE:
+        check_topic_name(resource.name)
+        image.get_topic(resource.name)
+    elif resource.type == BROKER_RESOURCE:
+        if resource.name != ALL_BROKERS:
+            _check_own_node(resource.name, config)
+    elif resource.type in (BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE):
+        raise InvalidRequest(
+            "only topics and brokers have settings here: those of groups, client metrics and loggers are not served"
+        )
+    else:
+        raise InvalidRequest(f"resource type {resource.type} does not exist")
+
+
+def _check_own_node(name: str, config: BrokerConfig) -> None:
+    if not (name.isascii() and name.isdecimal()):
+        raise InvalidRequest(f"a broker is named by its number, not {name!r}")
+    if int(name) != config.node_id:
+        raise InvalidRequest(f"this is broker {config.node_id}: ask broker {name} for its settings")
+
+
+def _check_topics(image: Image, config: BrokerConfig, resource: ConfigResource, altered: Mapping[str, str]) -> None:
+    """Refuse defaults that some topic cannot have together with what it sets itself."""
+    for_all = altered if resource.name == ALL_BROKERS else image.config_of(BROKER_RESOURCE, ALL_BROKERS)
+    own = _own(image, config) if resource.name == ALL_BROKERS else altered
+    broker = config.with_dynamic({**for_all, **own})
+    resolve_topic({}, broker)
+    for (kind, name), overrides in image.configs.items():
+        if kind == TOPIC_RESOURCE:
+            try:
+                resolve_topic(overrides, broker)
+            except BarnabasError as error:
+                raise InvalidConfig(f"topic '{name}' sets something else: {error}") from error

@@ -1,0 +1,42 @@
+"""Deleting records from the front of a partition because a client asks for it.
+
+A log is changed on the loop, by its one owner. The sync of its records, which may take long, goes through the flusher
+first; what is left to do at once is to note the new start and to unlink files.
+"""
+
+from typing import Final
+
+from barnabas.core.errors import InvalidTopic, OffsetOutOfRange, PolicyViolation
+from barnabas.core.metadata.names import is_internal
+from barnabas.runtime.partition import Logs, Partition
+from barnabas.services.offsets import log_of
+from barnabas.services.served import ServedTopic
+from barnabas.storage.truncate import delete_before
+
+TO_HIGH_WATERMARK: Final = -1
+
+
+async def delete_records(logs: Logs, topic: ServedTopic, partition: Partition, offset: int) -> int:
+    """Delete what comes before `offset`; the reply is the first offset that is left."""
+    if is_internal(topic.name):
+        raise InvalidTopic(f"the broker keeps its state in '{topic.name}': its records cannot be deleted")
+    if topic.config.log.is_compacted and not topic.config.log.is_deleted:
+        raise PolicyViolation(f"'{topic.name}' has cleanup.policy=compact: its records are not deleted from the front")
+    log = log_of(logs, partition)
+    offset = _checked(partition, offset)
+    if log is None or offset <= log.log_start_offset:
+        return 0 if log is None else log.log_start_offset
+    await logs.flusher.wait_flushed(log, offset)
+    if log_of(logs, partition) is not log:  # meanwhile the topic may have been deleted, and then this says so
+        return 0
+    return delete_before(log, offset)
+
+
+def _checked(partition: Partition, offset: int) -> int:
+    if offset == TO_HIGH_WATERMARK:
+        return partition.high_watermark
+    if not 0 <= offset <= partition.high_watermark:
+        raise OffsetOutOfRange(
+            f"{partition.name} can be deleted up to {partition.high_watermark}, its high watermark; not to {offset}"
+        )
+    return offset

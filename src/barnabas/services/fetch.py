@@ -1,0 +1,183 @@
+"""Reading for a client: what each partition has to give, within the limits of the request.
+
+Two steps, so that a long poll costs no reading: `look` finds what is there and how much, `read` gets the bytes. What is
+surely in memory is read at once; anything else on a thread, and the loop never waits for a disk.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from barnabas.core.errors import (
+    BarnabasError,
+    FencedLeaderEpoch,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+)
+from barnabas.core.model import NO_EPOCH
+from barnabas.core.records.batch import Buffer
+from barnabas.core.replica.leader_epochs import EpochEnd
+from barnabas.runtime.offload import Offload
+from barnabas.runtime.partition import Partition
+from barnabas.storage.lookup import aborted_transactions
+from barnabas.storage.reading import ReadPlan, Slice
+from barnabas.storage.segment import SegmentGone
+
+
+class Wanted(NamedTuple):
+    """What a client wants of one partition."""
+
+    offset: int
+    max_bytes: int
+    current_leader_epoch: int = NO_EPOCH
+    last_fetched_epoch: int = NO_EPOCH
+
+
+@dataclass(slots=True)
+class Found:
+    """What one partition has, located but not read."""
+
+    partition: Partition
+    offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    bound: int
+    max_bytes: int
+    diverging: EpochEnd | None = None
+    plan: ReadPlan | None = None  # what is left to a thread
+    slice: Slice | None = None
+    size: int = 0  # bytes to come, as far as it is known
+    records: Buffer = b""
+    error: BarnabasError | None = None  # what came in the way of reading it
+    aborted: tuple[tuple[int, int], ...] | None = None
+
+
+class Fetch:
+    """The verb: read from partitions that this node leads."""
+
+    def __init__(self, offload: Offload) -> None:
+        self._offload = offload
+
+    def look(
+        self, partition: Partition, wanted: Wanted, *, is_committed: bool, max_bytes: int, is_first: bool
+    ) -> Found:
+        """What there is for one partition. `is_first`: nothing was found yet, so one batch may be over the limit."""
+        check_leader_epoch(partition, wanted.current_leader_epoch)
+        log = partition.log
+        high_watermark = partition.high_watermark
+        stable = log.last_stable_offset(high_watermark)
+        found = Found(
+            partition=partition,
+            offset=wanted.offset,
+            high_watermark=high_watermark,
+            last_stable_offset=stable,
+            log_start_offset=log.log_start_offset,
+            bound=stable if is_committed else high_watermark,
+            max_bytes=min(wanted.max_bytes, max_bytes),
+        )
+        if wanted.last_fetched_epoch != NO_EPOCH:
+            found.diverging = _diverging(partition, wanted)
+            if found.diverging is not None:
+                return found
+        log.check_readable(wanted.offset)
+        self._locate(found, is_first=is_first)
+        if is_committed and found.slice is not None:
+            found.aborted = _aborted(found)  # of the active segment, which has them in memory
+        elif is_committed and found.plan is not None:
+            found.aborted = ()  # to be looked up on a thread
+        return found
+
+    def _locate(self, found: Found, *, is_first: bool) -> None:
+        plan = found.partition.log.begin_read(found.offset, end_offset=found.bound)
+        if plan is None or (found.max_bytes <= 0 and not is_first):
+            return
+        if not plan.is_fresh:
+            found.plan = plan
+            found.size = max(found.max_bytes, 1)  # at least one batch, and most likely all that is asked for
+            return
+        located = plan.locate(max(found.max_bytes, 0))
+        if located is not None and (located.size <= found.max_bytes or is_first):
+            found.slice, found.size = located, located.size
+
+    def read_now(self, found: Sequence[Found]) -> bool:
+        """Read what is in memory; False when something is left for `read`."""
+        is_complete = True
+        for each in found:
+            if each.plan is not None:
+                is_complete = False
+            elif each.slice is not None:
+                try:
+                    data = each.slice.read_nowait()
+                except OSError:
+                    data = None  # the thread will meet it again, and knows what to do
+                if data is None:
+                    is_complete = False
+                else:
+                    each.records, each.slice = data, None
+        return is_complete
+
+    async def read(self, found: Sequence[Found]) -> None:
+        """Read what `read_now` left, on a thread."""
+        left = [each for each in found if each.plan is not None or each.slice is not None]
+        is_first = not any(each.records for each in found)
+        await self._offload.run(lambda: _read_all(left, is_first=is_first))
+
+
+def _read_all(found: Sequence[Found], *, is_first: bool) -> None:
+    for each in found:
+        try:
+            _read_blocking(each, is_first=is_first)
+        except BarnabasError as error:
+            each.error = error
+        is_first = is_first and not each.records
+
+
+def _read_blocking(found: Found, *, is_first: bool) -> None:
+    log = found.partition.log
+    try:
+        if found.plan is not None:
+            found.slice = found.plan.locate(max(found.max_bytes, 0))
+            found.plan = None
+            if found.slice is not None and found.slice.size > found.max_bytes and not is_first:
+                found.slice = None  # only the first batch of an answer may be over the limit
+        if found.slice is not None:
+            with log.context.health.guarded():
+                found.records, found.slice = found.slice.read(), None
+    except SegmentGone:
+        found.plan = None  # replaced meanwhile by compaction: the client gets nothing now, and asks again
+    found.size = len(found.records)
+    if found.aborted is not None and found.size:
+        found.aborted = _aborted(found)
+
+
+def _aborted(found: Found) -> tuple[tuple[int, int], ...]:
+    """The aborted transactions that have records in what was found: producer id and first offset of each."""
+    aborted = aborted_transactions(found.partition.log, found.offset, found.bound)
+    return tuple((each.producer_id, each.first_offset) for each in aborted)
+
+
+def check_leader_epoch(partition: Partition, epoch: int) -> None:
+    """Refuse a client that knows an older, or a newer, leader than this one."""
+    if epoch in (NO_EPOCH, partition.leader_epoch):
+        return
+    if epoch < partition.leader_epoch:
+        raise FencedLeaderEpoch(f"{partition.name} is led in epoch {partition.leader_epoch}; {epoch} is over")
+    raise UnknownLeaderEpoch(f"{partition.name} is led in epoch {partition.leader_epoch}; {epoch} is not known here")
+
+
+def check_replica(replica_id: int) -> None:
+    """Refuse a follower's fetch: this node has no followers. -1 is a consumer, -2 a debugging one."""
+    if replica_id >= 0:
+        raise NotLeaderOrFollower(f"node {replica_id} has no replica of this partition")
+
+
+def _diverging(partition: Partition, wanted: Wanted) -> EpochEnd | None:
+    """Where the client's history left the log's, if it did: it read records that are not there any more."""
+    end = partition.log.epoch_end(wanted.last_fetched_epoch)
+    if end.epoch == NO_EPOCH:
+        raise OffsetOutOfRange(f"{partition.name} knows nothing of epoch {wanted.last_fetched_epoch}")
+    if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.offset:
+        return end
+    return None

@@ -1,0 +1,48 @@
+"""What lies in the data directory: the size of each partition, and the room that is left."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from barnabas.core.errors import BarnabasError
+from barnabas.runtime.disk_space import UNKNOWN_SPACE, DiskSpace, absolute_path, disk_space
+from barnabas.runtime.offload import Offload
+from barnabas.runtime.partition import Logs, Partition
+from barnabas.services.served import ServedTopics
+
+
+@dataclass(slots=True)
+class LogDir:
+    """A data directory: its partitions by topic, each with its bytes; nothing of them when it is offline."""
+
+    path: str
+    sizes: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    space: DiskSpace = UNKNOWN_SPACE
+    error: BarnabasError | None = None
+
+
+async def describe_log_dir(
+    logs: Logs, served: ServedTopics, offload: Offload, wanted: Mapping[str, Sequence[int]] | None
+) -> LogDir:
+    """The data directory with the partitions that are asked for, None for all. Of others nothing is said."""
+    described = LogDir(absolute_path(logs.data_dir.path))
+    try:
+        logs.data_dir.health.check()
+    except BarnabasError as error:
+        described.error = error
+        return described
+    for partition in _partitions(served, wanted):
+        size = partition.log.size if partition.has_log else 0
+        described.sizes.setdefault(partition.name.topic, []).append((partition.name.partition, size))
+    described.space = await offload.run(lambda: disk_space(described.path))
+    return described
+
+
+def _partitions(served: ServedTopics, wanted: Mapping[str, Sequence[int]] | None) -> Iterator[Partition]:
+    if wanted is None:
+        for topic in served.by_name.values():
+            yield from topic.partitions.values()
+        return
+    for name, indexes in wanted.items():
+        found = served.by_name.get(name)
+        if found is not None:
+            yield from (found.partitions[index] for index in dict.fromkeys(indexes) if index in found.partitions)

@@ -1,0 +1,85 @@
+"""Finding offsets: the first, the last, one by its time, the end of a leader epoch.
+
+What a client is told of lies below what it may read: the high watermark, or the last stable offset. A partition that
+nobody has written to has no log, and gets none by being asked.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.core.errors import UnknownTopicOrPartition
+from barnabas.core.model import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
+from barnabas.core.replica.leader_epochs import EpochEnd
+from barnabas.runtime.partition import Logs, Partition
+from barnabas.storage.log import Log
+from barnabas.storage.lookup import TimedOffset, offset_for_timestamp, offset_of_newest_timestamp
+
+# What a request has in the place of a time.
+LATEST: Final = -1
+EARLIEST: Final = -2
+NEWEST_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+NOT_FOUND: Final = TimedOffset(NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
+
+Lookup = Callable[[], TimedOffset]
+
+
+def log_of(logs: Logs, partition: Partition) -> Log | None:
+    """The log of a partition; None while it has none, which is to say that it is empty."""
+    logs.data_dir.health.check()
+    if partition.is_deleted:
+        raise UnknownTopicOrPartition(f"{partition.name} was deleted")
+    if partition.has_log:
+        return partition.log
+    unreadable = logs.data_dir.unreadable.get(partition.name)
+    if unreadable is not None:
+        raise unreadable
+    return None
+
+
+def find_offset(logs: Logs, partition: Partition, timestamp: int, *, is_committed: bool) -> TimedOffset | Lookup:
+    """What a client asks for by a time, or one of the names above; or what finds it, to be run on a thread."""
+    log = log_of(logs, partition)
+    if timestamp == LATEST:
+        bound = 0 if log is None else _bound(log, partition, is_committed=is_committed)
+        return TimedOffset(NO_TIMESTAMP, bound, partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return TimedOffset(NO_TIMESTAMP, 0, NO_EPOCH) if log is None else _earliest(log)
+    if log is None or timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):  # there is no second tier
+        return NOT_FOUND
+    return _lookup(log, timestamp, bound=_bound(log, partition, is_committed=is_committed))
+
+
+def _bound(log: Log, partition: Partition, *, is_committed: bool) -> int:
+    return log.last_stable_offset(partition.high_watermark) if is_committed else partition.high_watermark
+
+
+def _earliest(log: Log) -> TimedOffset:
+    first = next(iter(log.epochs.entries), None)
+    is_known = first is not None and first.start_offset <= log.log_start_offset
+    return TimedOffset(NO_TIMESTAMP, log.log_start_offset, first.epoch if first is not None and is_known else NO_EPOCH)
+
+
+def _lookup(log: Log, timestamp: int, *, bound: int) -> Lookup:
+    def look() -> TimedOffset:
+        if timestamp == NEWEST_TIMESTAMP:
+            found = offset_of_newest_timestamp(log)
+        else:
+            found = offset_for_timestamp(log, timestamp)
+        return NOT_FOUND if found is None or found.offset >= bound else found
+
+    return look
+
+
+def find_epoch_end(logs: Logs, partition: Partition, epoch: int) -> EpochEnd:
+    """Where a leader epoch ended, or the one before it that the log knows."""
+    log = log_of(logs, partition)
+    latest = NO_EPOCH if log is None else log.epochs.latest
+    end_offset = 0 if log is None else log.end_offset
+    if latest < epoch <= partition.leader_epoch:
+        # Nothing was written since: so it begins and ends where the log does. Clients learn of an epoch before that.
+        return EpochEnd(epoch if epoch == partition.leader_epoch else max(latest, 0), end_offset)
+    return EpochEnd(NO_EPOCH, NO_OFFSET) if log is None else log.epoch_end(epoch)

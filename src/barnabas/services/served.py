@@ -1,0 +1,150 @@
+"""The topics this node serves, as produce and fetch look them up: by name or by id, with their settings resolved.
+
+Follows the metadata image: `apply` is called with every record once it is committed. A topic's name is free again only
+when its files are gone, durably: a crash in between must not hand old records to a new topic.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from barnabas.core.errors import UnknownTopicId, UnknownTopicOrPartition
+from barnabas.core.metadata.image import Image
+from barnabas.core.metadata.records import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from barnabas.core.model import TopicPartition
+from barnabas.runtime.offload import Offload
+from barnabas.runtime.partition import Logs, Partition
+from barnabas.services.settings import TopicConfig
+from barnabas.services.settings.topic_config import opens_batches
+
+
+@dataclass(slots=True, eq=False)
+class ServedTopic:
+    """A topic with its settings and its partitions, numbered from 0."""
+
+    name: str
+    topic_id: UUID
+    config: TopicConfig
+    must_open: bool = False  # whether batches are looked into before they are taken
+    partitions: dict[int, Partition] = field(default_factory=dict)
+
+    def get(self, partition: int) -> Partition:
+        found = self.partitions.get(partition)
+        if found is None:
+            raise UnknownTopicOrPartition(f"topic '{self.name}' has no partition {partition}")
+        return found
+
+
+class ServedTopics:
+    """Every topic of the image, ready to be used."""
+
+    def __init__(self, image: Image, logs: Logs, offload: Offload, resolve: Callable[[str], TopicConfig]) -> None:
+        self.by_name: dict[str, ServedTopic] = {}
+        self.by_id: dict[UUID, ServedTopic] = {}
+        self._image = image
+        self._logs = logs
+        self._offload = offload
+        self._resolve = resolve  # the settings of a topic, by its name
+        self._removals: dict[str, asyncio.Task[None]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        for topic in image.topics.values():
+            self._add_topic(TopicRecord(topic.name, topic.topic_id))
+            for state in topic.partitions.values():
+                self._set_partition(state)
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+
+    def get(self, name: str) -> ServedTopic:
+        topic = self.by_name.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
+        return topic
+
+    def get_by_id(self, topic_id: UUID) -> ServedTopic:
+        topic = self.by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId(f"no topic has the id {topic_id}")
+        return topic
+
+    def get_partition(self, name: str, partition: int) -> Partition:
+        return self.get(name).get(partition)
+
+    async def wait_removed(self, name: str) -> None:
+        """Return when the files of a deleted topic of this name are gone."""
+        task = self._removals.get(name)
+        if task is not None:
+            await asyncio.shield(task)
+
+    async def wait_all_removed(self) -> None:
+        """Return when no files of deleted topics are left."""
+        for task in list(self._removals.values()):
+            await asyncio.shield(task)
+
+    # Following the image
+
+    def apply(self, records: Sequence[MetadataRecord]) -> None:
+        """Take records that the image has taken already."""
+        changed: dict[str, None] = {}
+        for record in records:
+            if isinstance(record, TopicRecord):
+                self._add_topic(record)
+            elif isinstance(record, PartitionRecord):
+                self._set_partition(record)
+            elif isinstance(record, RemoveTopicRecord):
+                self._remove_topic(record.topic_id)
+            elif isinstance(record, ConfigRecord):
+                if record.resource_type == TOPIC_RESOURCE:
+                    changed[record.resource_name] = None
+                elif record.resource_type == BROKER_RESOURCE:
+                    changed.update(dict.fromkeys(self.by_name))
+        for name in changed:
+            self._configure(name)
+
+    def _add_topic(self, record: TopicRecord) -> None:
+        config = self._resolve(record.name)
+        topic = ServedTopic(record.name, record.topic_id, config, opens_batches(config))
+        self.by_name[topic.name] = self.by_id[topic.topic_id] = topic
+
+    def _set_partition(self, record: PartitionRecord) -> None:
+        topic = self.by_id[record.topic_id]
+        partition = topic.partitions.get(record.partition)
+        if partition is None:
+            name = TopicPartition(topic.name, record.partition)
+            topic.partitions[record.partition] = Partition(
+                name, self._logs, topic.config.log, leader_epoch=record.leader_epoch
+            )
+        else:
+            partition.lead(record.leader_epoch)
+
+    def _configure(self, name: str) -> None:
+        topic = self.by_name.get(name)
+        if topic is not None:
+            topic.config = self._resolve(name)
+            topic.must_open = opens_batches(topic.config)
+            for partition in topic.partitions.values():
+                partition.configure(topic.config.log)
+
+    def _remove_topic(self, topic_id: UUID) -> None:
+        topic = self.by_id.pop(topic_id)
+        if self.by_name.get(topic.name) is topic:
+            del self.by_name[topic.name]
+        for partition in topic.partitions.values():
+            partition.delete()
+        assert self._tasks is not None
+        self._removals[topic.name] = self._tasks.create_task(self._remove_files(topic))
+
+    async def _remove_files(self, topic: ServedTopic) -> None:
+        names = [partition.name for partition in topic.partitions.values()]
+        removal = self._logs.data_dir.begin_deletion(names)
+        await self._offload.run(removal)
+        self._removals.pop(topic.name, None)

@@ -1,0 +1,83 @@
+"""Creating, growing, configuring and deleting topics: requests become commits of the metadata log."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from uuid import UUID
+
+from barnabas.core.errors import TopicDeletionDisabled, TopicExists
+from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.image import Image, Topic
+from barnabas.core.metadata.topics import CreatedTopic, NewTopic, create_partitions, create_topic, delete_topic
+from barnabas.runtime.dice import Dice
+from barnabas.runtime.metadata_log import MetadataLog
+from barnabas.services.broker_config import BrokerConfig
+from barnabas.services.configs import effective_config
+from barnabas.services.served import ServedTopics
+from barnabas.services.settings import check_topic_settings
+
+DEFAULT = -1  # a count that is left to the broker
+
+
+class Topics:
+    """The verbs on topics."""
+
+    def __init__(self, config: BrokerConfig, metadata: MetadataLog, served: ServedTopics, dice: Dice) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._served = served
+        self._dice = dice
+
+    def decide_new(self, new: NewTopic) -> Decision[CreatedTopic]:
+        """What creating a topic would do, with this broker's defaults where the request has none."""
+        return create_topic(self._metadata.image, self._with_defaults(new), topic_id=self._dice.uuid())
+
+    async def create(self, new: NewTopic) -> CreatedTopic:
+        """Create a topic; it is served when this returns."""
+        self.decide_new(new)  # refuse before waiting for anything
+        await self._served.wait_removed(new.name)
+        topic_id = self._dice.uuid()
+        return await self._metadata.commit(
+            lambda image: create_topic(image, self._with_defaults(new), topic_id=topic_id)
+        )
+
+    def _with_defaults(self, new: NewTopic) -> NewTopic:
+        configs = check_topic_settings(new.configs, effective_config(self._metadata.image, self._config))
+        if new.assignments:
+            return NewTopic(new.name, new.partition_count, new.replication_factor, new.assignments, configs)
+        count = self._config.num_partitions if new.partition_count == DEFAULT else new.partition_count
+        factor = new.replication_factor
+        if factor == DEFAULT:
+            factor = self._config.default_replication_factor
+        return NewTopic(new.name, count, factor, None, configs)
+
+    async def create_automatically(self, name: str) -> None:
+        """Create a topic because a client asked for it; fine when somebody else just did."""
+        with suppress(TopicExists):
+            await self.create(NewTopic(name, DEFAULT, DEFAULT))
+
+    async def delete(self, name: str) -> Topic:
+        """Delete a topic. Its records are gone for readers at once, its files soon after."""
+        self.check_deletable()
+        return await self._metadata.commit(lambda image: delete_topic(image, name))
+
+    async def delete_by_id(self, topic_id: UUID) -> Topic:
+        """The same for the topic of this id: not for one that has taken its name meanwhile."""
+        self.check_deletable()
+        return await self._metadata.commit(lambda image: delete_topic(image, image.get_topic_by_id(topic_id).name))
+
+    def check_deletable(self) -> None:
+        """Refuse where no topic may be deleted."""
+        if not self._config.delete_topic_enable:
+            raise TopicDeletionDisabled("topics cannot be deleted here: delete.topic.enable=false")
+
+    def decide_partitions(self, name: str, count: int, assignments: Sequence[Sequence[int]] | None) -> Decision[range]:
+        """What adding partitions would do."""
+        return create_partitions(self._metadata.image, name, count, assignments)
+
+    async def add_partitions(self, name: str, count: int, assignments: Sequence[Sequence[int]] | None) -> range:
+        """Give a topic more partitions, `count` in all."""
+
+        def decide(image: Image) -> Decision[range]:
+            return create_partitions(image, name, count, assignments)
+
+        return await self._metadata.commit(decide)

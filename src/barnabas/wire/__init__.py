@@ -1,0 +1,1 @@
+"""Bytes to messages and back: frames, headers, version shaping. Knows no socket and decides nothing."""

@@ -1,0 +1,68 @@
+"""The APIs of the Kafka protocol that are served: key, versions, and from which version on they are flexible.
+
+What is listed here is advertised. `docs/compatibility.md` says what is not.
+"""
+
+from typing import Final, NamedTuple
+
+
+class Api(NamedTuple):
+    """One API; `name` is its schema's."""
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    flexible_from: int  # compact strings and tagged fields from this version on
+    advertised_from: int | None = None  # when that is not `min_version`
+
+    def serves(self, version: int) -> bool:
+        return self.min_version <= version <= self.max_version
+
+
+PRODUCE: Final = Api(0, "produce", 3, 13, 9, advertised_from=0)  # older librdkafka misreads a higher floor
+FETCH: Final = Api(1, "fetch", 4, 18, 12)
+LIST_OFFSETS: Final = Api(2, "list_offsets", 1, 11, 6)
+METADATA: Final = Api(3, "metadata", 0, 13, 9)
+API_VERSIONS: Final = Api(18, "api_versions", 0, 4, 3)
+CREATE_TOPICS: Final = Api(19, "create_topics", 2, 7, 5)
+DELETE_TOPICS: Final = Api(20, "delete_topics", 1, 6, 4)
+DELETE_RECORDS: Final = Api(21, "delete_records", 0, 2, 2)
+INIT_PRODUCER_ID: Final = Api(22, "init_producer_id", 0, 5, 2)
+OFFSET_FOR_LEADER_EPOCH: Final = Api(23, "offset_for_leader_epoch", 2, 4, 4)
+DESCRIBE_CONFIGS: Final = Api(32, "describe_configs", 1, 4, 4)
+ALTER_CONFIGS: Final = Api(33, "alter_configs", 0, 2, 2)
+DESCRIBE_LOG_DIRS: Final = Api(35, "describe_log_dirs", 1, 5, 2)
+CREATE_PARTITIONS: Final = Api(37, "create_partitions", 0, 3, 2)
+ELECT_LEADERS: Final = Api(43, "elect_leaders", 0, 2, 2)
+INCREMENTAL_ALTER_CONFIGS: Final = Api(44, "incremental_alter_configs", 0, 1, 1)
+DESCRIBE_QUORUM: Final = Api(55, "describe_quorum", 0, 2, 0)
+DESCRIBE_CLUSTER: Final = Api(60, "describe_cluster", 0, 2, 0)
+LIST_CONFIG_RESOURCES: Final = Api(74, "list_config_resources", 0, 1, 0)
+DESCRIBE_TOPIC_PARTITIONS: Final = Api(75, "describe_topic_partitions", 0, 0, 0)
+
+APIS: Final[dict[int, Api]] = {
+    api.key: api
+    for api in (
+        PRODUCE,
+        FETCH,
+        LIST_OFFSETS,
+        METADATA,
+        API_VERSIONS,
+        CREATE_TOPICS,
+        DELETE_TOPICS,
+        DELETE_RECORDS,
+        INIT_PRODUCER_ID,
+        OFFSET_FOR_LEADER_EPOCH,
+        DESCRIBE_CONFIGS,
+        ALTER_CONFIGS,
+        DESCRIBE_LOG_DIRS,
+        CREATE_PARTITIONS,
+        ELECT_LEADERS,
+        INCREMENTAL_ALTER_CONFIGS,
+        DESCRIBE_QUORUM,
+        DESCRIBE_CLUSTER,
+        LIST_CONFIG_RESOURCES,
+        DESCRIBE_TOPIC_PARTITIONS,
+    )
+}

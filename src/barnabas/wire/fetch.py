@@ -1,0 +1,125 @@
+"""The answer to Fetch, by hand: records go to the socket as the buffers they were read into.
+
+Served: versions 4 to 18. From 7 on sessions, from 12 on flexible, from 13 on topics are named by their ids.
+The request is in `fetch_request`.
+"""
+
+import struct
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from barnabas.core.records.batch import Buffer
+from barnabas.wire.frame import write_uvarint
+
+FLEXIBLE_FROM: Final = 12
+TOPIC_IDS_FROM: Final = 13
+SESSIONS_FROM: Final = 7
+_LOG_START_FROM: Final = 5
+_PREFERRED_FROM: Final = 11
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_HEAD: Final = struct.Struct(">ihi")
+_PARTITION: Final = struct.Struct(">ihqq")
+_PARTITION_START: Final = struct.Struct(">ihqqq")
+_ABORTED: Final = struct.Struct(">qq")
+_DIVERGING: Final = struct.Struct(">iqb")
+_LEADER: Final = struct.Struct(">iib")
+
+
+class FetchedPartition(NamedTuple):
+    """What one partition has to give."""
+
+    partition: int
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted: tuple[tuple[int, int], ...] | None = None  # producer id and first offset of each
+    preferred_read_replica: int = -1
+    records: Buffer | None = b""
+    diverging_epoch: tuple[int, int] | None = None  # an epoch and where it ends
+    current_leader: tuple[int, int] | None = None  # leader and epoch
+
+
+class FetchedTopic(NamedTuple):
+    name: str | None
+    topic_id: UUID | None
+    partitions: list[FetchedPartition]
+
+
+def write_fetch(
+    version: int,
+    topics: list[FetchedTopic],
+    *,
+    error_code: int = 0,
+    session_id: int = 0,
+    throttle_ms: int = 0,
+) -> list[Buffer]:
+    """The body of the answer, as buffers to be written one after another."""
+    is_flexible = version >= FLEXIBLE_FROM
+    head = _HEAD.pack(throttle_ms, error_code, session_id) if version >= SESSIONS_FROM else _INT32.pack(throttle_ms)
+    out = bytearray(head)
+    out += write_uvarint(len(topics) + 1) if is_flexible else _INT32.pack(len(topics))
+    pieces: list[Buffer] = []
+    for topic in topics:
+        _write_topic_name(out, topic, version)
+        count = len(topic.partitions)
+        out += write_uvarint(count + 1) if is_flexible else _INT32.pack(count)
+        for partition in topic.partitions:
+            _write_partition(out, partition, version)
+            if partition.records:
+                pieces += (out, partition.records)
+                out = bytearray()
+            if is_flexible:
+                out += _tags(partition)
+        if is_flexible:
+            out += b"\x00"
+    if is_flexible:
+        out += b"\x00"
+    pieces.append(out)
+    return pieces
+
+
+def _write_topic_name(out: bytearray, topic: FetchedTopic, version: int) -> None:
+    if version >= TOPIC_IDS_FROM:
+        assert topic.topic_id is not None
+        out += topic.topic_id.bytes
+        return
+    assert topic.name is not None
+    name = topic.name.encode()
+    out += write_uvarint(len(name) + 1) if version >= FLEXIBLE_FROM else _INT16.pack(len(name))
+    out += name
+
+
+def _write_partition(out: bytearray, partition: FetchedPartition, version: int) -> None:
+    """Everything up to the records' own bytes."""
+    if version >= _LOG_START_FROM:
+        out += _PARTITION_START.pack(*partition[:5])
+    else:
+        out += _PARTITION.pack(*partition[:4])
+    is_flexible = version >= FLEXIBLE_FROM
+    if partition.aborted is None:
+        out += b"\x00" if is_flexible else b"\xff\xff\xff\xff"
+    else:
+        count = len(partition.aborted)
+        out += write_uvarint(count + 1) if is_flexible else _INT32.pack(count)
+        for each in partition.aborted:
+            out += _ABORTED.pack(*each)
+            if is_flexible:
+                out += b"\x00"
+    if version >= _PREFERRED_FROM:
+        out += _INT32.pack(partition.preferred_read_replica)
+    size = -1 if partition.records is None else len(partition.records)
+    out += write_uvarint(size + 1) if is_flexible else _INT32.pack(size)
+
+
+def _tags(partition: FetchedPartition) -> bytes:
+    if partition.diverging_epoch is None and partition.current_leader is None:
+        return b"\x00"
+    tags = []
+    if partition.diverging_epoch is not None:
+        tags.append(b"\x00\x0d" + _DIVERGING.pack(*partition.diverging_epoch, 0))
+    if partition.current_leader is not None:
+        tags.append(b"\x01\x09" + _LEADER.pack(*partition.current_leader, 0))
+    return bytes([len(tags)]) + b"".join(tags)

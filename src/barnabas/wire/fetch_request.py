@@ -1,0 +1,176 @@
+"""The request Fetch, by hand: it comes often, and of its partitions a handler wants five numbers each.
+
+Served: versions 4 to 18. From 7 on sessions, from 12 on flexible, from 13 on topics are named by their ids, from 15 on
+a replica says so in a tagged field.
+"""
+
+import struct
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from barnabas.core.records.batch import Buffer
+from barnabas.wire.errors import MalformedRequest
+from barnabas.wire.fetch import FLEXIBLE_FROM, SESSIONS_FROM, TOPIC_IDS_FROM
+from barnabas.wire.fields import piece, read_compact_count, read_compact_string, read_count, read_string
+from barnabas.wire.frame import MAX_TAGGED_FIELDS, read_uvarint, skip_tagged_fields
+
+MAX_PARTITIONS: Final = 100_000  # of one request, those it forgets included
+_LEADER_EPOCHS_FROM: Final = 9
+_RACKS_FROM: Final = 11
+_REPLICA_STATE_FROM: Final = 15
+_REPLICA_STATE_TAG: Final = 1
+
+_INT32: Final = struct.Struct(">i")
+_HEAD: Final = struct.Struct(">iiib")
+_SESSION: Final = struct.Struct(">ii")
+# As they come; in the end all are: partition, current leader epoch, offset, last fetched epoch, max bytes.
+_V4: Final = struct.Struct(">iqi")
+_V5: Final = struct.Struct(">iq8xi")
+_V9: Final = struct.Struct(">iiq8xi")
+_V12: Final = struct.Struct(">iiqi8xi")
+
+
+class FetchPartition(NamedTuple):
+    """What a request wants of one partition."""
+
+    partition: int
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    max_bytes: int
+
+
+class FetchRequest(NamedTuple):
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    replica_id: int
+    session_id: int
+    session_epoch: int
+    topics: list[tuple[str | UUID, list[FetchPartition]]]
+    forgotten: list[tuple[str | UUID, list[int]]]
+
+
+def read_fetch(data: Buffer, position: int, end: int, version: int) -> FetchRequest:
+    """The request whose body is at `position` and ends at `end`."""
+    try:
+        return _Reader(memoryview(data), end, version).read(position)
+    except (struct.error, IndexError, UnicodeDecodeError):
+        raise MalformedRequest("a fetch request is cut off") from None
+
+
+class _Reader:
+    __slots__ = ("_data", "_end", "_is_flexible", "_left", "_version")
+
+    def __init__(self, data: memoryview, end: int, version: int) -> None:
+        self._data = data
+        self._end = end
+        self._version = version
+        self._is_flexible = version >= FLEXIBLE_FROM
+        self._left = MAX_PARTITIONS
+
+    def read(self, position: int) -> FetchRequest:
+        data, end, version = self._data, self._end, self._version
+        replica_id, session_id, session_epoch = -1, 0, -1
+        if version < _REPLICA_STATE_FROM:
+            (replica_id,) = _INT32.unpack_from(data, position)
+            position += 4
+        max_wait_ms, min_bytes, max_bytes, isolation_level = _HEAD.unpack_from(data, position)
+        position += 13
+        if version >= SESSIONS_FROM:
+            session_id, session_epoch = _SESSION.unpack_from(data, position)
+            position += 8
+        topics, position = self._read_topics(position)
+        forgotten: list[tuple[str | UUID, list[int]]] = []
+        if version >= SESSIONS_FROM:
+            forgotten, position = self._read_forgotten(position)
+        if version >= _RACKS_FROM:
+            _, position = self._read_text(position)
+        if self._is_flexible:
+            replica_id, position = self._read_tags(position, replica_id)
+        if position > end:
+            raise MalformedRequest("a fetch request is cut off")
+        return FetchRequest(
+            max_wait_ms,
+            min_bytes,
+            max_bytes,
+            isolation_level,
+            replica_id,
+            session_id,
+            session_epoch,
+            topics,
+            forgotten,
+        )
+
+    def _read_topics(self, position: int) -> tuple[list[tuple[str | UUID, list[FetchPartition]]], int]:
+        count, position = self._read_count(position)
+        topics = []
+        for _ in range(count):
+            topic, position = self._read_topic(position)
+            partition_count, position = self._read_count(position)
+            partitions = []
+            for _ in range(partition_count):
+                partition, position = self._read_partition(position)
+                partitions.append(partition)
+            position = self._skip_tags(position)
+            topics.append((topic, partitions))
+        return topics, position
+
+    def _read_partition(self, position: int) -> tuple[FetchPartition, int]:
+        data, version = self._data, self._version
+        if version >= FLEXIBLE_FROM:
+            partition = FetchPartition(*_V12.unpack_from(data, position))
+            return partition, skip_tagged_fields(data, position + _V12.size, self._end)
+        if version >= _LEADER_EPOCHS_FROM:
+            index, epoch, offset, max_bytes = _V9.unpack_from(data, position)
+            return FetchPartition(index, epoch, offset, -1, max_bytes), position + _V9.size
+        layout = _V5 if version >= 5 else _V4
+        index, offset, max_bytes = layout.unpack_from(data, position)
+        return FetchPartition(index, -1, offset, -1, max_bytes), position + layout.size
+
+    def _read_forgotten(self, position: int) -> tuple[list[tuple[str | UUID, list[int]]], int]:
+        count, position = self._read_count(position)
+        forgotten = []
+        for _ in range(count):
+            topic, position = self._read_topic(position)
+            partition_count, position = self._read_count(position)
+            partitions = struct.unpack_from(f">{partition_count}i", self._data, position)
+            position = self._skip_tags(position + 4 * partition_count)
+            forgotten.append((topic, list(partitions)))
+        return forgotten, position
+
+    def _read_count(self, position: int) -> tuple[int, int]:
+        read = read_compact_count if self._is_flexible else read_count
+        count, position = read(self._data, position, self._end, at_most=self._left)
+        self._left -= count
+        return count, position
+
+    def _read_topic(self, position: int) -> tuple[str | UUID, int]:
+        if self._version >= TOPIC_IDS_FROM:
+            return UUID(bytes=bytes(piece(self._data, position, position + 16, self._end))), position + 16
+        return self._read_text(position)
+
+    def _read_text(self, position: int) -> tuple[str, int]:
+        text, position = (read_compact_string if self._is_flexible else read_string)(self._data, position, self._end)
+        if text is None:
+            raise MalformedRequest("a topic or a rack has no name")
+        return text, position
+
+    def _skip_tags(self, position: int) -> int:
+        return skip_tagged_fields(self._data, position, self._end) if self._is_flexible else position
+
+    def _read_tags(self, position: int, replica_id: int) -> tuple[int, int]:
+        """The replica id, if a tagged field has it, and where the tagged fields end."""
+        data, end = self._data, self._end
+        count, position = read_uvarint(data, position, end)
+        if count > MAX_TAGGED_FIELDS:
+            raise MalformedRequest(f"{count} tagged fields are more than the {MAX_TAGGED_FIELDS} that are taken")
+        for _ in range(count):
+            tag, position = read_uvarint(data, position, end)
+            size, position = read_uvarint(data, position, end)
+            value = piece(data, position, position + size, end)
+            if tag == _REPLICA_STATE_TAG and self._version >= _REPLICA_STATE_FROM:
+                (replica_id,) = _INT32.unpack_from(value)
+            position += size
+        return replica_id, position

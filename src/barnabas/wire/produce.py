@@ -1,0 +1,265 @@
+"""Produce, by hand: the request's batches stay views of the frame they came in, to be patched and written from there.
+
+Served: versions 3 to 13. From 9 on flexible, from 13 on topics are named by their ids.
+"""
+
+import struct
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from barnabas.core.records.batch import Buffer
+from barnabas.wire.errors import MalformedRequest
+from barnabas.wire.fields import piece, read_compact_count, read_compact_string, read_count, read_string
+from barnabas.wire.frame import cut_string, read_uvarint, skip_tagged_fields, write_uvarint
+
+FLEXIBLE_FROM: Final = 9
+TOPIC_IDS_FROM: Final = 13
+MAX_PARTITIONS: Final = 10_000  # of one request; what refuses or takes each costs more than its bytes
+_LOG_START_FROM: Final = 5
+_ERROR_MESSAGES_FROM: Final = 8
+_CURRENT_LEADER_FROM: Final = 10
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_ACKS: Final = struct.Struct(">hi")
+_PLACED: Final = struct.Struct(">ihqq")
+_PLACED_START: Final = struct.Struct(">ihqqq")
+
+
+class PartitionData(NamedTuple):
+    """What a request brings for one partition."""
+
+    partition: int
+    records: memoryview | None
+
+
+class TopicData(NamedTuple):
+    """What a request brings for one topic, named or by id."""
+
+    name: str | None
+    topic_id: UUID | None
+    partitions: list[PartitionData]
+
+
+class ProduceRequest(NamedTuple):
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[TopicData]
+
+
+class PartitionAnswer(NamedTuple):
+    """What became of one partition's records."""
+
+    partition: int
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+    record_errors: tuple[tuple[int, str | None], ...] = ()  # index in the batch, and what is wrong with it
+    current_leader: tuple[int, int] | None = None  # leader and epoch, when it is another node
+
+
+class TopicAnswer(NamedTuple):
+    name: str | None
+    topic_id: UUID | None
+    partitions: list[PartitionAnswer]
+
+
+class Single(NamedTuple):
+    """A request that brings one batch for one partition, as most do."""
+
+    acks: int
+    timeout_ms: int
+    name: str | None
+    topic_id: UUID | None
+    partition: int
+    records: memoryview
+
+
+_OLD_HEAD: Final = struct.Struct(">hhiih")  # transactional id, acks, timeout, count of topics, length of the name
+_OLD_PARTITION: Final = struct.Struct(">iii")  # count of partitions, index, size
+_HEAD: Final = struct.Struct(">BhiBB")  # as above, in compact form
+_ID_HEAD: Final = struct.Struct(">BhiB")
+
+
+def read_single(data: memoryview, position: int, end: int, version: int) -> Single | None:
+    """The request, when it is one batch outside of any transaction; None says to read it as any other."""
+    try:
+        if version >= FLEXIBLE_FROM:
+            return _read_flexible_single(data, position, end, version)
+        transactional, acks, timeout_ms, topics, name_size = _OLD_HEAD.unpack_from(data, position)
+        if transactional != -1 or topics != 1 or name_size < 0:
+            return None
+        position += 14
+        name_end = position + name_size
+        partitions, partition, size = _OLD_PARTITION.unpack_from(data, name_end)
+        if partitions != 1 or size < 0 or name_end + 12 + size != end:
+            return None
+        name = str(data[position:name_end], "utf-8")
+        return Single(acks, timeout_ms, name, None, partition, data[name_end + 12 : end])
+    except (struct.error, IndexError, ValueError):  # of a text or an id that is none, too
+        return None
+
+
+def _read_flexible_single(data: memoryview, position: int, end: int, version: int) -> Single | None:
+    name, topic_id = None, None
+    if version >= TOPIC_IDS_FROM:
+        transactional, acks, timeout_ms, topics = _ID_HEAD.unpack_from(data, position)
+        name_end = position + 24
+        topic_id = UUID(bytes=bytes(data[position + 8 : name_end]))
+    else:
+        transactional, acks, timeout_ms, topics, name_size = _HEAD.unpack_from(data, position)
+        name_end = position + 8 + name_size
+        if not 0 < name_size < 0x80:
+            return None
+        name = str(data[position + 9 : name_end], "utf-8")
+    if transactional != 0 or topics != 2 or data[name_end] != 2:
+        return None
+    (partition,) = _INT32.unpack_from(data, name_end + 1)
+    size, start = read_uvarint(data, name_end + 5, end)
+    stop = start + size - 1
+    if not size or stop + 3 != end or data[stop:end] != _NO_TAGS:
+        return None
+    return Single(acks, timeout_ms, name, topic_id, partition, data[start:stop])
+
+
+_NO_TAGS: Final = bytes(3)  # of the partition, the topic and the request
+
+
+def read_produce(data: Buffer, position: int, end: int, version: int) -> ProduceRequest:
+    """The request whose body is at `position`; its records are views into `data`."""
+    try:
+        if version >= FLEXIBLE_FROM:
+            return _read_flexible(memoryview(data), position, end, version)
+        return _read_old(memoryview(data), position, end)
+    except (struct.error, IndexError, UnicodeDecodeError):
+        raise MalformedRequest("a produce request is cut off") from None
+
+
+def _read_old(data: memoryview, position: int, end: int) -> ProduceRequest:
+    transactional_id, position = read_string(data, position, end)
+    acks, timeout_ms = _ACKS.unpack_from(data, position)
+    count, position = read_count(data, position + 6, end, at_most=MAX_PARTITIONS)
+    topics = []
+    left = MAX_PARTITIONS
+    for _ in range(count):
+        name, position = read_string(data, position, end)
+        if name is None:
+            raise MalformedRequest("a topic has no name")
+        partition_count, position = read_count(data, position, end, at_most=left)
+        left -= partition_count
+        partitions = []
+        for _ in range(partition_count):
+            (index,) = _INT32.unpack_from(data, position)
+            (size,) = _INT32.unpack_from(data, position + 4)
+            position += 8
+            records = None
+            if size >= 0:
+                records = piece(data, position, position + size, end)
+                position += size
+            partitions.append(PartitionData(index, records))
+        topics.append(TopicData(name, None, partitions))
+    _check_end(position, end)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _read_flexible(data: memoryview, position: int, end: int, version: int) -> ProduceRequest:
+    transactional_id, position = read_compact_string(data, position, end)
+    acks, timeout_ms = _ACKS.unpack_from(data, position)
+    count, position = read_compact_count(data, position + 6, end, at_most=MAX_PARTITIONS)
+    topics = []
+    left = MAX_PARTITIONS
+    for _ in range(count):
+        topic, position = _read_flexible_topic(data, position, end, version, at_most=left)
+        left -= len(topic.partitions)
+        topics.append(topic)
+    _check_end(skip_tagged_fields(data, position, end), end)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _read_flexible_topic(
+    data: memoryview, position: int, end: int, version: int, *, at_most: int
+) -> tuple[TopicData, int]:
+    name, topic_id = None, None
+    if version >= TOPIC_IDS_FROM:
+        topic_id = UUID(bytes=bytes(piece(data, position, position + 16, end)))
+        position += 16
+    else:
+        name, position = read_compact_string(data, position, end)
+        if name is None:
+            raise MalformedRequest("a topic has no name")
+    partition_count, position = read_compact_count(data, position, end, at_most=at_most)
+    partitions = []
+    for _ in range(partition_count):
+        (index,) = _INT32.unpack_from(data, position)
+        size, position = read_uvarint(data, position + 4, end)
+        records = None
+        if size:
+            records = piece(data, position, position + size - 1, end)
+            position += size - 1
+        position = skip_tagged_fields(data, position, end)
+        partitions.append(PartitionData(index, records))
+    return TopicData(name, topic_id, partitions), skip_tagged_fields(data, position, end)
+
+
+def _check_end(position: int, end: int) -> None:
+    if position > end:
+        raise MalformedRequest("a produce request is cut off")
+
+
+def write_produce(version: int, topics: list[TopicAnswer], *, throttle_ms: int = 0) -> bytes:
+    """The body of the answer."""
+    is_flexible = version >= FLEXIBLE_FROM
+    out = bytearray(_count(len(topics), is_flexible=is_flexible))
+    for name, topic_id, partitions in topics:
+        if version >= TOPIC_IDS_FROM:
+            assert topic_id is not None
+            out += topic_id.bytes
+        else:
+            assert name is not None
+            out += _string(name, is_flexible=is_flexible)
+        out += _count(len(partitions), is_flexible=is_flexible)
+        for answer in partitions:
+            _write_partition(out, version, answer)
+        if is_flexible:
+            out += b"\x00"
+    out += _INT32.pack(throttle_ms)
+    if is_flexible:
+        out += b"\x00"
+    return bytes(out)
+
+
+def _write_partition(out: bytearray, version: int, answer: PartitionAnswer) -> None:
+    if version < _LOG_START_FROM:
+        out += _PLACED.pack(*answer[:4])
+        return
+    out += _PLACED_START.pack(*answer[:5])
+    if version < _ERROR_MESSAGES_FROM:
+        return
+    is_flexible = version >= FLEXIBLE_FROM
+    out += _count(len(answer.record_errors), is_flexible=is_flexible)
+    for index, message in answer.record_errors:
+        out += _INT32.pack(index) + _string(message, is_flexible=is_flexible)
+        if is_flexible:
+            out += b"\x00"
+    out += _string(answer.error_message, is_flexible=is_flexible)
+    if version >= _CURRENT_LEADER_FROM and answer.current_leader is not None:
+        out += b"\x01\x00\x09" + struct.pack(">iib", *answer.current_leader, 0)
+    elif is_flexible:
+        out += b"\x00"
+
+
+def _count(count: int, *, is_flexible: bool) -> bytes:
+    return write_uvarint(count + 1) if is_flexible else _INT32.pack(count)
+
+
+def _string(text: str | None, *, is_flexible: bool) -> bytes:
+    if text is None:
+        return b"\x00" if is_flexible else b"\xff\xff"
+    if is_flexible:
+        data = text.encode()
+        return write_uvarint(len(data) + 1) + data
+    data = cut_string(text)
+    return _INT16.pack(len(data)) + data

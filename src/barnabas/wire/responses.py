@@ -1,0 +1,218 @@
+"""Writing a response in any version from plain values, by kio's schemas.
+
+A handler gives a mapping of the newest field names to values: numbers, strings, bytes, UUIDs, None, sequences, and
+mappings for nested entities. Only what the asked-for version has is written; what is left out gets the default of the
+protocol. An error code is its number, a duration its milliseconds. That makes a handler one function for all versions,
+and writes several times faster than building kio's entities first.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, asdict, fields, is_dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from functools import cache
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from kio.index import load_response_schema
+
+from barnabas.wire.frame import cut_string, write_uvarint
+from barnabas.wire.schema import FORMATS, take_apart
+
+Values = Mapping[str, Any]
+Write = Callable[[bytearray, Any], None]
+
+_NO_UUID: Final = bytes(16)
+
+
+def write_response(api_key: int, version: int, values: Values) -> bytearray:
+    """The body of a response."""
+    out = bytearray()
+    response_writer(api_key, version)(out, values)
+    return out
+
+
+@cache
+def response_writer(api_key: int, version: int) -> Write:
+    return _entity_writer(load_response_schema(api_key, version))
+
+
+class _FieldWriter(NamedTuple):
+    name: str
+    write: Write
+    default: Any
+    tag: int
+
+
+@cache
+def _entity_writer(entity: Any) -> Write:
+    """A function that writes the fields of a kio class."""
+    writers = [_field_writer(field, is_flexible=entity.__flexible__) for field in fields(entity)]
+    plain = [each for each in writers if each.tag < 0]
+    tagged = sorted((each for each in writers if each.tag >= 0), key=lambda each: each.tag)
+
+    def write(out: bytearray, values: Values) -> None:
+        for name, write_field, default, _ in plain:
+            write_field(out, values.get(name, default))
+
+    def write_flexible(out: bytearray, values: Values) -> None:
+        write(out, values)
+        _write_tagged(out, values, tagged)
+
+    if not entity.__flexible__:
+        return write
+    return write_flexible
+
+
+def _write_tagged(out: bytearray, values: Values, tagged: list[_FieldWriter]) -> None:
+    present = [each for each in tagged if not _is_default(values.get(each.name, each.default), each.default)]
+    out += write_uvarint(len(present))
+    for name, write_field, _, tag in present:
+        body = bytearray()
+        write_field(body, values[name])
+        out += write_uvarint(tag) + write_uvarint(len(body)) + body
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """Whether a tagged field is left out; of an array it does not matter which kind of sequence is empty."""
+    return value == default or (default == () and value is not None and not len(value))
+
+
+def _field_writer(field: "Field[Any]", *, is_flexible: bool) -> _FieldWriter:
+    tag = field.metadata.get("tag", -1)
+    inner, is_nullable, is_array = take_apart(field.type)
+    # Nullable means the array, not its elements; and a tagged field that is null is not written at all.
+    is_marked = is_nullable and not is_array and tag < 0
+    write = _value_writer(field, inner, is_flexible=is_flexible, is_marked=is_marked)
+    if is_array:
+        write = _compact_array(write) if is_flexible else _array(write)
+    if not is_nullable and (is_array or field.metadata.get("kafka_type") in ("string", "bytes", "records")):
+        write = _never_null(write, () if is_array else _zero(field.metadata["kafka_type"]))
+    return _FieldWriter(field.name, write, _default(field, is_nullable=is_nullable, is_array=is_array), tag)
+
+
+def _default(field: "Field[Any]", *, is_nullable: bool, is_array: bool) -> Any:
+    """What is written when a handler says nothing: kio's default, else the protocol's zero."""
+    default: Any = None if field.default is MISSING else field.default
+    if is_array:
+        return () if default is None and not is_nullable else default
+    if isinstance(default, timedelta):
+        return default // timedelta(milliseconds=1)
+    if isinstance(default, datetime):
+        return round(default.timestamp() * 1000)
+    if isinstance(default, Enum):
+        return int(default.value)
+    if is_dataclass(default) and not isinstance(default, type):
+        return asdict(default)
+    return default if default is not None or is_nullable else _zero(field.metadata.get("kafka_type"))
+
+
+def _zero(kind: str | None) -> Any:
+    if kind == "string":
+        return ""
+    if kind in ("bytes", "records"):
+        return b""
+    return {} if kind is None else 0
+
+
+def _value_writer(field: "Field[Any]", inner: Any, *, is_flexible: bool, is_marked: bool) -> Write:
+    if is_dataclass(inner):
+        write: Write = _entity_writer(inner)  # type: ignore[arg-type]
+        return _nullable_entity(write) if is_marked else write
+    kind = field.metadata["kafka_type"]
+    if kind == "uuid":
+        return _write_uuid
+    if kind == "string":
+        return _write_compact_string if is_flexible else _write_string
+    if kind in ("bytes", "records"):
+        return _write_compact_bytes if is_flexible else _write_bytes
+    if kind == "datetime_i64":
+        return _write_time
+    pack = struct.Struct(">" + FORMATS[kind]).pack
+
+    def write_number(out: bytearray, value: Any) -> None:
+        out += pack(value)
+
+    return write_number
+
+
+def _never_null(write: Write, empty: Any) -> Write:
+    """For a field that cannot be null: what was left out of a request, and is said back, is empty, as in Kafka."""
+
+    def write_value(out: bytearray, value: Any) -> None:
+        write(out, empty if value is None else value)
+
+    return write_value
+
+
+def _nullable_entity(write: Write) -> Write:
+    def write_or_null(out: bytearray, value: Any) -> None:
+        if value is None:
+            out += b"\xff"
+        else:
+            out += b"\x01"
+            write(out, value)
+
+    return write_or_null
+
+
+def _compact_array(write: Write) -> Write:
+    def write_array(out: bytearray, values: Any) -> None:
+        if values is None:
+            out += b"\x00"
+            return
+        out += write_uvarint(len(values) + 1)
+        for value in values:
+            write(out, value)
+
+    return write_array
+
+
+def _array(write: Write) -> Write:
+    def write_array(out: bytearray, values: Any) -> None:
+        if values is None:
+            out += b"\xff\xff\xff\xff"
+            return
+        out += len(values).to_bytes(4, "big")
+        for value in values:
+            write(out, value)
+
+    return write_array
+
+
+def _write_uuid(out: bytearray, value: UUID | None) -> None:
+    out += _NO_UUID if value is None else value.bytes
+
+
+def _write_time(out: bytearray, value: int | None) -> None:
+    out += struct.pack(">q", -1 if value is None else value)
+
+
+def _write_compact_string(out: bytearray, value: str | None) -> None:
+    _write_compact_bytes(out, None if value is None else value.encode())
+
+
+def _write_string(out: bytearray, value: str | None) -> None:
+    if value is None:
+        out += b"\xff\xff"
+        return
+    data = cut_string(value)
+    out += len(data).to_bytes(2, "big", signed=True)
+    out += data
+
+
+def _write_compact_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        out += b"\x00"
+        return
+    out += write_uvarint(len(value) + 1)
+    out += value
+
+
+def _write_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        out += b"\xff\xff\xff\xff"
+        return
+    out += len(value).to_bytes(4, "big", signed=True)
+    out += value

@@ -1,0 +1,77 @@
+"""Every handler answers in every version that is advertised; what `ask` checks of an answer is the test."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from barnabas.edge.kafka.handlers import HANDLERS
+from barnabas.wire import apis
+from barnabas.wire.apis import APIS, Api
+from tests.unit.edge.kafka.support import ask, create, produce, serving
+
+TOPIC = {"name": "there", "topic": "there"}
+PARTITIONS = [
+    {"partition_index": index, "partition": index, "timestamp": timestamp, "offset": 1, "leader_epoch": 0}
+    for index, timestamp in ((0, -1), (1, 0), (7, -2))
+]
+RESOURCES: list[dict[str, Any]] = [
+    {
+        "resource_type": kind,
+        "resource_name": name,
+        "configs": [{"name": "retention.ms", "value": "5000", "config_operation": 0}],
+    }
+    for kind, name in ((2, "there"), (2, "not-there"), (4, ""), (4, "1"), (4, "2"), (8, "1"), (16, "x"), (32, "g"))
+]
+REQUESTS: dict[Api, list[dict[str, Any]]] = {
+    apis.LIST_OFFSETS: [{"replica_id": -1, "topics": [{**TOPIC, "partitions": PARTITIONS}]}],
+    apis.METADATA: [{"topics": [TOPIC, {"name": "new"}, {"name": "a b"}]}, {"topics": []}],
+    apis.API_VERSIONS: [
+        {"client_software_name": "test", "client_software_version": "1.0"},
+        {"client_software_name": "", "client_software_version": "1.0"},
+    ],
+    apis.CREATE_TOPICS: [
+        {"topics": [{"name": name, "num_partitions": 2, "replication_factor": 1} for name in ("one", "there")]},
+    ],
+    apis.DELETE_TOPICS: [{"topics": [TOPIC, {"name": "not-there"}], "topic_names": ("there", "not-there")}],
+    apis.DELETE_RECORDS: [{"topics": [{**TOPIC, "partitions": PARTITIONS}]}],
+    apis.INIT_PRODUCER_ID: [{"transactional_id": None}, {"transactional_id": "t"}],
+    apis.OFFSET_FOR_LEADER_EPOCH: [{"topics": [{**TOPIC, "partitions": PARTITIONS}]}],
+    apis.DESCRIBE_CONFIGS: [{"resources": RESOURCES, "include_synonyms": True, "include_documentation": True}],
+    apis.ALTER_CONFIGS: [{"resources": RESOURCES}],
+    apis.DESCRIBE_LOG_DIRS: [{"topics": None}, {"topics": [{**TOPIC, "partitions": (0, 7)}]}],
+    apis.CREATE_PARTITIONS: [{"topics": [{"name": "there", "count": 4}, {"name": "not-there", "count": 4}]}],
+    apis.ELECT_LEADERS: [{"topic_partitions": None}, {"topic_partitions": [{**TOPIC, "partitions": (0, 7)}]}],
+    apis.INCREMENTAL_ALTER_CONFIGS: [{"resources": RESOURCES}],
+    apis.DESCRIBE_QUORUM: [
+        {"topics": [{"topic_name": name, "partitions": [{"partition_index": 0}]}]}
+        for name in ("__cluster_metadata", "there")
+    ],
+    apis.DESCRIBE_CLUSTER: [{"endpoint_type": 1}, {"endpoint_type": 2}],
+    apis.LIST_CONFIG_RESOURCES: [{}],
+    apis.DESCRIBE_TOPIC_PARTITIONS: [
+        {"response_partition_limit": 1},
+        {"topics": [TOPIC, {"name": "not-there"}], "response_partition_limit": 2000},
+    ],
+}
+VERSIONS = [
+    pytest.param(api, version, id=f"{api.name}-{version}")
+    for api in HANDLERS
+    for version in range(api.min_version, api.max_version + 1)
+]
+
+
+def test_every_api_but_those_of_the_data_has_a_handler() -> None:
+    assert {api.key for api in HANDLERS} == set(APIS) - {apis.PRODUCE.key, apis.FETCH.key}
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS)
+def test_an_answer_can_be_written_and_read_in_every_version(api: Api, version: int) -> None:
+    async def scenario() -> None:
+        async with serving() as broker:
+            await create(broker, "there", 2)
+            await produce(broker, "there", 1000, 2000)
+            for request in REQUESTS[api]:
+                await ask(broker, api, version, **request)
+
+    asyncio.run(scenario())

@@ -1,0 +1,216 @@
+"""A broker without a socket, and a client that asks it in any version.
+
+`serving` builds a broker as `node.Node` does. `ask` builds a request with kio, sends it through the bytes of its
+version, has the handler answer, and reads the answer's bytes with kio again, so that every question also checks that
+the answer can be written in that version. It refuses an answer with a field that no version has: a typing error.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import timedelta
+from functools import cache
+from io import BytesIO
+from typing import Any, TypeVar, get_args
+from uuid import UUID
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from barnabas.core.metadata.cluster import register_node
+from barnabas.core.metadata.topics import NewTopic
+from barnabas.core.records.record import Record, encode_batch
+from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.handlers import HANDLERS
+from barnabas.node import Node, Ports
+from barnabas.runtime.flusher import Flusher
+from barnabas.runtime.partition import Logs
+from barnabas.services.broker import Broker
+from barnabas.services.broker_config import BrokerConfig
+from barnabas.storage.data_dir import DataDir
+from barnabas.storage.disk import Disk
+from barnabas.testing.dice import SimulatedDice, derive_random
+from barnabas.testing.disk import SimulatedDisk
+from barnabas.wire.apis import Api
+from barnabas.wire.frame import RequestHeader
+from barnabas.wire.requests import read_request
+from barnabas.wire.responses import write_response
+
+T = TypeVar("T")
+NOW_MS = 1_700_000_000_000
+NODE_ID = 1
+
+
+class InPlace:
+    """Blocking work, done at once."""
+
+    async def run(self, function: Callable[[], T]) -> T:
+        await asyncio.sleep(0)
+        return function()
+
+
+class FixedClock:
+    def now_ms(self) -> int:
+        return NOW_MS
+
+
+def config_of(**settings: str) -> BrokerConfig:
+    """A broker's configuration; underscores stand for the dots of names."""
+    return BrokerConfig.from_properties({name.replace("_", "."): text for name, text in settings.items()})
+
+
+@asynccontextmanager
+async def serving(
+    config: BrokerConfig | None = None, *, disk: Disk | None = None, path: str = "/data"
+) -> AsyncIterator[Broker]:
+    """A broker that serves until the block ends."""
+    chosen = config or BrokerConfig()
+    config = BrokerConfig.from_properties({**chosen.given, "log.dirs": path, "node.id": str(NODE_ID)})
+    ports = Ports(disk or SimulatedDisk(1), FixedClock(), SimulatedDice(derive_random(1, "dice")), InPlace())
+    node = Node(config, ports)
+    data_dir = DataDir(ports.disk, path)
+    logs = Logs(data_dir)
+    logs.flusher = Flusher(ports.offload, listener=logs)
+    async with asyncio.TaskGroup() as tasks:
+        metadata = node._open_metadata(data_dir)
+        broker = node._build(metadata, logs)
+        broker.host, broker.port = "broker.test", 9092
+        metadata.commit_now(
+            lambda image: register_node(
+                image, node_id=NODE_ID, host=broker.host, port=broker.port, rack="a", incarnation=UUID(int=1)
+            )
+        )
+        node._open_logs(broker, data_dir)
+        broker.served.start(tasks)
+        flushing = tasks.create_task(logs.flusher.run())
+        yield broker
+        await broker.served.wait_all_removed()
+        flushing.cancel()
+
+
+def run(scenario: Callable[[Broker], Awaitable[None]], config: BrokerConfig | None = None) -> None:
+    """Run a scenario with a broker of its own."""
+
+    async def main() -> None:
+        async with serving(config) as broker:
+            await scenario(broker)
+
+    try:
+        asyncio.run(main())
+    except* AssertionError as group:
+        raise group.exceptions[0] from None
+
+
+async def create(broker: Broker, name: str, partitions: int = 1, **configs: str) -> None:
+    settings = {key.replace("_", "."): text for key, text in configs.items()}
+    await broker.topics.create(NewTopic(name, partitions, 1, None, settings))
+
+
+async def produce(broker: Broker, topic: str, *timestamps: int, partition: int = 0) -> None:
+    """Append one batch with a record for each timestamp, and wait until it is durable."""
+    append(broker, topic, *timestamps, partition=partition)
+    served = broker.served.get_partition(topic, partition)
+    await broker.logs.flusher.wait_flushed(served.log, served.end_offset)
+
+
+def append(broker: Broker, topic: str, *timestamps: int, partition: int = 0) -> None:
+    """Append one batch, which nobody is told of before it is flushed."""
+    records = [Record(number, timestamp, b"k", b"v") for number, timestamp in enumerate(timestamps)]
+    broker.served.get_partition(topic, partition).append(bytearray(encode_batch(records)), now_ms=NOW_MS)
+
+
+async def ask(broker: Broker, api: Api, version: int, **request: Any) -> Any:
+    """The answer to a request in a version, read back by kio."""
+    entity = through_bytes(api, version, request)
+    values = await HANDLERS[api](broker, entity, Asked(version, "test", ("127.0.0.1", 1), ("127.0.0.1", 9092)))
+    assert unknown_fields(api, values) == []
+    data = bytes(write_response(api.key, version, values))
+    answer, size = entity_reader(load_response_schema(api.key, version))(data, 0)
+    assert size == len(data)
+    return answer
+
+
+def through_bytes(api: Api, version: int, request: Mapping[str, Any]) -> Any:
+    """The request as the server reads it; what a version does not have is left out."""
+    schema = load_request_schema(api.key, version)
+    buffer = BytesIO()
+    entity_writer(schema)(buffer, build(schema, request))
+    data = memoryview(buffer.getvalue())
+    return read_request(RequestHeader(api, version, 1, None, 0), data, len(data))
+
+
+def build(schema: Any, values: Mapping[str, Any]) -> Any:
+    """A kio entity of plain values: mappings for entities, ints for durations."""
+    chosen = {}
+    for field in fields(schema):
+        if field.name in values:
+            chosen[field.name] = _converted(field.type, values[field.name])
+        elif field.default is MISSING:
+            chosen[field.name] = _zero(field.type)
+    return schema(**chosen)
+
+
+def _converted(annotation: Any, value: Any) -> Any:
+    entity = _entity_in(annotation)
+    if isinstance(value, list | tuple):
+        return tuple(build(entity, each) if isinstance(each, Mapping) else each for each in value)
+    if isinstance(value, Mapping):
+        return build(entity, value)
+    if "Timedelta" in str(annotation):
+        return timedelta(milliseconds=value)
+    return value
+
+
+def _zero(annotation: Any) -> Any:
+    text = str(annotation)
+    if "None" in text:
+        return None
+    if "tuple" in text:
+        return ()
+    if "Timedelta" in text:
+        return timedelta(seconds=30)
+    return "" if annotation is str or "Name" in text else 0 if annotation is not bool else False
+
+
+def _entity_in(annotation: Any) -> Any:
+    if is_dataclass(annotation):
+        return annotation
+    for inner in get_args(annotation):
+        found = _entity_in(inner)
+        if found is not None:
+            return found
+    return None
+
+
+def unknown_fields(api: Api, values: Mapping[str, Any]) -> list[str]:
+    """The fields of an answer that are in no version of it."""
+    return sorted(_paths_of(values) - _known_paths(api))
+
+
+def _paths_of(values: Mapping[str, Any], prefix: str = "") -> set[str]:
+    paths = set()
+    for name, value in values.items():
+        paths.add(prefix + name)
+        for each in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(each, Mapping):
+                paths |= _paths_of(each, f"{prefix}{name}.")
+    return paths
+
+
+@cache
+def _known_paths(api: Api) -> frozenset[str]:
+    paths: set[str] = set()
+    for version in range(api.min_version, api.max_version + 1):
+        paths |= _schema_paths(load_response_schema(api.key, version))
+    return frozenset(paths)
+
+
+def _schema_paths(schema: Any, prefix: str = "") -> set[str]:
+    paths = set()
+    for field in fields(schema):
+        paths.add(prefix + field.name)
+        inner = _entity_in(field.type)
+        if inner is not None:
+            paths |= _schema_paths(inner, f"{prefix}{field.name}.")
+    return paths
