@@ -1,49 +1,37 @@
-"""``barnabas demo``: the storage engine at work, ending in a table of what was checked.
+"""``barnabas demo``: a broker at work, ending in a table of what was checked.
 
-A process of its own appends orders to three logs and reports what is durable; it is killed with SIGKILL in the
-middle. The logs are opened again and everything it had reported must be there. Then the rest: reading by id and
-by time, closing and opening cleanly, truncating history. Anything that does not add up ends in exit code 1.
+A broker is started as a process of its own. Orders stream into a topic of three partitions; in the middle of it the
+broker is killed with SIGKILL and started again, while the producer goes on. Then everything is read back and compared:
+all of it, single orders by id and by time, and the three partitions merged in order of time. At the end the topic is
+compacted by customer and history is deleted. Anything that does not add up ends in exit code 1.
 """
 
 import json
-import multiprocessing
-import os
 import random
 import shutil
 import signal
+import socket
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
-from crc32c import crc32c
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from barnabas.client import Bus, Message
+from barnabas.client.producers import Sent
 from barnabas.core.errors import BarnabasError
-from barnabas.core.model import TopicPartition
-from barnabas.core.records.batch import Codec, iter_batches, iter_whole_batches
-from barnabas.core.records.record import Record, decode_records, encode_batch
-from barnabas.runtime.disk import OsDisk
-from barnabas.storage import lookup, truncate
-from barnabas.storage.compaction.planning import plan_compaction
-from barnabas.storage.compaction.swap import apply
-from barnabas.storage.config import LogConfig
-from barnabas.storage.data_dir import DataDir
-from barnabas.storage.log import Log
-from barnabas.storage.recovery import RecoveryReport
 
-PARTITIONS: Final = tuple(TopicPartition("orders", number) for number in range(3))
-CONFIG: Final = LogConfig(segment_bytes=512 * 1024)
-BATCH: Final = 100  # orders in a batch
-GROUP: Final = 8  # batches between two syncs
-GROUPS: Final = 50  # syncs between two checkpoints
+TOPIC: Final = "orders"
+PARTITIONS: Final = 3
 FIRST_MS: Final = 1_700_000_000_000
 COUNTRIES: Final = ("AT", "BE", "CZ", "DE", "FR", "IT", "NL", "PL")
+COMPACTION_S: Final = 60.0
 
 
 class DemoFailed(BarnabasError):
@@ -60,40 +48,87 @@ class Findings:
         self.rows.append((what, result))
 
 
+class BrokerProcess:
+    """``barnabas serve`` as a process, on the same port every time it is started."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._process: subprocess.Popen[str] | None = None
+        self.port = _free_port()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> float:
+        """Start it; returns the seconds until it was ready."""
+        command = [sys.executable, "-m", "barnabas.cli.main", "serve", "--listen", self.bootstrap]
+        settings = ("log.cleaner.backoff.ms=200", "log.retention.check.interval.ms=1000")
+        sets = [part for setting in settings for part in ("--set", setting)]
+        begin = time.perf_counter()
+        self._process = subprocess.Popen(
+            [*command, "--data-dir", str(self._directory), *sets],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the demo, which then stops it
+        )
+        assert self._process.stdout is not None
+        if "ready" not in self._process.stdout.readline():
+            raise DemoFailed("the broker did not start")
+        return time.perf_counter() - begin
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait()
+
+
 def run(*, orders: int, seed: int, keep: Path | None) -> None:
-    """Run the demo on `orders` orders, in `keep` or in a temporary directory."""
+    """Run the demo and print its table; what must not be is `DemoFailed`."""
     console = Console()
-    directory = keep or Path(tempfile.mkdtemp(prefix="barnabas-demo-"))
+    if keep is not None and keep.exists():
+        raise DemoFailed(f"{keep} exists already; name a directory that does not")
+    directory = keep if keep is not None else Path(tempfile.mkdtemp(prefix="barnabas-demo-"))
     findings = Findings()
+    broker = BrokerProcess(directory)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        _run(console, directory / "data", orders, random.Random(seed), findings)
+        findings.add("broker started, exec to ready", f"{broker.start() * 1000:,.0f} ms")
+        with Bus(broker.bootstrap) as bus:
+            _show(console, bus, broker, orders, random.Random(seed), findings)
     finally:
+        broker.stop()
         if keep is None:
             shutil.rmtree(directory, ignore_errors=True)
-    table = Table("what", "result", title="Barnabas: one log, from append to recovery")
+    table = Table("what", "result", title="Barnabas: one broker, from the first record to the last")
     for row in findings.rows:
         table.add_row(*row)
     console.print(table)
     if keep is not None:
-        console.print(f"The logs are in {directory}.")
+        console.print(f"The data is in {keep}: barnabas serve --data-dir {keep}")
 
 
-def _run(console: Console, directory: Path, orders: int, dice: random.Random, findings: Findings) -> None:
-    if directory.exists():
-        raise DemoFailed(f"{directory} exists already; name a directory without one")
+def _show(
+    console: Console, bus: Bus, broker: BrokerProcess, orders: int, dice: random.Random, findings: Findings
+) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # The orders have times of long ago, which retention would take for a reason to delete them.
+    bus.create_topic(TOPIC, partitions=PARTITIONS, config={"retention.ms": "-1"})
     with Progress(*columns, console=console) as progress:
-        durable = _append_until_killed(progress, directory, orders // 2, dice, findings)
-        logs = _recover(progress, directory, durable, findings)
-        _append_the_rest(progress, logs, orders, findings)
-        _read_back(progress, logs, orders, dice, findings)
-    _compact(logs[PARTITIONS[1]], dice, findings)
-    _close_and_open(logs, directory, findings)
+        places = _produce(progress, bus, broker, orders, dice, findings)
+        _read_back(progress, bus, orders, findings)
+        _merge(progress, bus, orders, findings)
+        _look_up(bus, places, dice, findings)
+        _compact(progress, bus, findings)
+    _truncate(bus, findings)
 
 
-def make_order(number: int) -> Record:
-    """The order with this number; the same every time, so that what is read can be checked."""
+def make_order(number: int) -> tuple[str, str]:
+    """Key and value of the order with this number; the same every time, so that what is read can be checked."""
     customer = number * 7919 % 1000
     value = {
         "order": number,
@@ -101,223 +136,138 @@ def make_order(number: int) -> Record:
         "country": COUNTRIES[customer % len(COUNTRIES)],
         "cents": number * 104_729 % 50_000,
     }
-    return Record(
-        offset=0, timestamp=FIRST_MS + number, key=b"customer-%d" % customer, value=json.dumps(value).encode()
-    )
+    return f"customer-{customer}", json.dumps(value)
 
 
-def partition_of(record: Record) -> TopicPartition:
-    return PARTITIONS[crc32c(record.key or b"") % len(PARTITIONS)]
+def _produce(
+    progress: Progress, bus: Bus, broker: BrokerProcess, orders: int, dice: random.Random, findings: Findings
+) -> dict[int, Sent]:
+    """Send every order; the broker is killed on the way, and the producer does not notice more than a pause."""
+    task = progress.add_task("produce, with a SIGKILL in the middle", total=orders)
+    kill_at = int(orders * dice.uniform(0.3, 0.7))
+    watched = set(dice.sample(range(orders), 100))
+    places: dict[int, Sent] = {}
+    begin = time.perf_counter()
+    restart_s = 0.0
+    for number in range(orders):
+        key, value = make_order(number)
+        sent = bus.send(TOPIC, value, key=key, timestamp_ms=FIRST_MS + number)
+        if number in watched:
+            places[number] = sent
+        if number == kill_at:
+            broker.kill()
+            restart_s = broker.start()
+        if number % 1000 == 0:
+            progress.update(task, completed=number)
+    bus.flush(120)
+    took = time.perf_counter() - begin
+    progress.update(task, completed=orders)
+    findings.add("produced, each acknowledged on disk", f"{orders:,} orders in {took:.1f} s, the kill included")
+    findings.add("broker killed and started again", f"at order {kill_at:,}; ready after {restart_s * 1000:,.0f} ms")
+    return places
 
 
-def _batches(first: int, end: int) -> Iterator[tuple[TopicPartition, bytearray]]:
-    """Batches of the orders from `first` to `end`, each for one partition."""
-    waiting: dict[TopicPartition, list[Record]] = {partition: [] for partition in PARTITIONS}
-    for number in range(first, end):
-        record = make_order(number)
-        partition = partition_of(record)
-        queue = waiting[partition]
-        queue.append(record)
-        if len(queue) == BATCH:
-            yield partition, _encode(queue)
-            queue.clear()
-    for partition, queue in waiting.items():
-        if queue:
-            yield partition, _encode(queue)
-
-
-def _encode(orders: list[Record]) -> bytearray:
-    placed = [
-        Record(offset=n, timestamp=order.timestamp, key=order.key, value=order.value) for n, order in enumerate(orders)
-    ]
-    return encode_batch(placed, codec=Codec.LZ4)
-
-
-class _Logs:
-    """The three logs of one data directory, open."""
-
-    def __init__(self, directory: Path) -> None:
-        self.data_dir = DataDir(OsDisk(), str(directory))
-        self.reports: list[RecoveryReport] = list(self.data_dir.open_logs(lambda _: CONFIG))
-        for error in self.data_dir.unreadable.values():
-            raise error
-        for partition in PARTITIONS:
-            self.data_dir.create_log(partition, CONFIG)
-
-    def __getitem__(self, partition: TopicPartition) -> Log:
-        return self.data_dir.logs[partition]
-
-    def append(self, batches: Iterator[tuple[TopicPartition, bytearray]]) -> Iterator[dict[TopicPartition, int]]:
-        """Append, and after every group commit say up to where each log is durable."""
-        for number, (partition, batch) in enumerate(batches, start=1):
-            self[partition].append(batch, leader_epoch=1, now_ms=0)
-            if number % GROUP == 0:
-                yield self.flush()
-            if number % (GROUP * GROUPS) == 0:
-                self.data_dir.checkpoint()
-        yield self.flush()
-
-    def flush(self) -> dict[TopicPartition, int]:
-        for partition in PARTITIONS:
-            self[partition].flush()
-        return {partition: self[partition].flushed_offset for partition in PARTITIONS}
-
-
-def _append_in_process(directory: Path, orders: int, durable: Connection) -> None:
-    """The process that gets killed: appends, and tells what is durable only once it is."""
-    for offsets in _Logs(directory).append(_batches(0, orders)):
-        durable.send(offsets)
-
-
-def _append_until_killed(
-    progress: Progress, directory: Path, orders: int, dice: random.Random, findings: Findings
-) -> dict[TopicPartition, int]:
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_append_in_process, args=(directory, 10 * orders, sender), daemon=True)
-    process.start()
-    sender.close()
-    kill_at = int(orders * dice.uniform(0.7, 1.0))
-    durable = dict.fromkeys(PARTITIONS, 0)
-    task = progress.add_task("append in a process of its own", total=kill_at)
-    try:
-        while sum(durable.values()) < kill_at:
-            durable = receiver.recv()
-            progress.update(task, completed=min(sum(durable.values()), kill_at))
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
-        # What it had reported before it died counts as well.
-        while receiver.poll(0.2):
-            durable = receiver.recv()
-    except EOFError:
-        if process.exitcode not in (None, -signal.SIGKILL):
-            raise DemoFailed(f"the appending process ended with {process.exitcode}") from None
-    finally:
-        process.join()
-    findings.add("reported durable before SIGKILL", f"{sum(durable.values()):,} orders")
-    return durable
-
-
-def _recover(progress: Progress, directory: Path, durable: dict[TopicPartition, int], findings: Findings) -> _Logs:
-    start = time.perf_counter()
-    logs = _Logs(directory)
-    took = time.perf_counter() - start
-    ends = {partition: logs[partition].end_offset for partition in PARTITIONS}
-    task = progress.add_task("recover and check", total=sum(ends.values()))
-    lost = [partition for partition in PARTITIONS if ends[partition] < durable[partition]]
-    if lost:
-        raise DemoFailed(f"durable orders are missing from {', '.join(map(str, lost))}: {ends} after {durable}")
-    for partition in PARTITIONS:
-        for record in _records(logs[partition]):
-            _check(record)
-            progress.advance(task)
-    cut = sum(report.cut_bytes for report in logs.reports)
-    checked = sum(report.checked_bytes for report in logs.reports)
-    findings.add("lost of those", "0")
-    findings.add("recovery", f"{took * 1000:,.0f} ms; {checked:,} bytes checked, {cut:,} of an unfinished write cut")
-    return logs
-
-
-def _append_the_rest(progress: Progress, logs: _Logs, orders: int, findings: Findings) -> None:
-    """Go on where each log ends: an order is written again only where it was not before."""
-    remaining = {partition: logs[partition].end_offset for partition in PARTITIONS}
-    task = progress.add_task("append the rest", total=orders)
-
-    def rest() -> Iterator[tuple[TopicPartition, bytearray]]:
-        for partition, batch in _batches(0, orders):
-            count = sum(header.record_count for _, header in iter_batches(batch))
-            progress.advance(task, count)
-            if remaining[partition] >= count:
-                remaining[partition] -= count
-            else:
-                yield partition, batch
-
-    for _ in logs.append(rest()):
-        pass
-    segments = sum(len(logs[partition].segments) for partition in PARTITIONS)
-    size = sum(logs[partition].size for partition in PARTITIONS)
-    findings.add("appended in all", f"{orders:,} orders, {size / 1e6:,.1f} MB in {segments} segments of 3 logs")
-
-
-def _read_back(progress: Progress, logs: _Logs, orders: int, dice: random.Random, findings: Findings) -> None:
+def _read_back(progress: Progress, bus: Bus, orders: int, findings: Findings) -> None:
     task = progress.add_task("read everything", total=orders)
-    seen: set[int] = set()
-    for partition in PARTITIONS:
-        for record in _records(logs[partition]):
-            seen.add(_check(record))
-            progress.advance(task)
-    if not seen.issuperset(range(orders)):
-        raise DemoFailed(f"{len(set(range(orders)) - seen)} of {orders} orders are missing")
-    findings.add("read back and compared", f"{len(seen):,} orders, each as it was written")
-
-    log = logs[PARTITIONS[0]]
-    offset = dice.randrange(log.end_offset)
-    start = time.perf_counter()
-    order = lookup.get_record(log, offset)
-    took = time.perf_counter() - start
-    assert order is not None
-    findings.add(f"order by id, {log.partition} at {offset:,}", f"number {_check(order):,} in {took * 1e6:,.0f} us")
-    start = time.perf_counter()
-    found = lookup.offset_for_timestamp(log, order.timestamp)
-    took = time.perf_counter() - start
-    if found is None or found.offset != offset:
-        raise DemoFailed(f"the time of {log.partition}@{offset} leads to {found}")
-    findings.add("the same by its time", f"offset {found.offset} in {took * 1e6:,.0f} us")
+    seen = [0] * orders
+    begin = time.perf_counter()
+    for count, message in enumerate(bus.consume(TOPIC, until_end=True), start=1):
+        seen[_check(message)] += 1
+        if count % 1000 == 0:
+            progress.update(task, completed=count)
+    took = time.perf_counter() - begin
+    progress.update(task, completed=orders)
+    lost, doubled = seen.count(0), sum(1 for times in seen if times > 1)
+    if lost or doubled:
+        raise DemoFailed(f"of {orders} orders {lost} are lost and {doubled} are there more than once")
+    findings.add("lost, or there twice", "0, 0")
+    findings.add("read back and compared", f"{orders:,} orders in {took:.1f} s")
 
 
-def _compact(log: Log, dice: random.Random, findings: Findings) -> None:
-    """Keep the newest order of each customer, and see that it is the one that was newest before."""
-    newest = {record.key: record for record in _records(log)}
-    before, count = log.size, sum(1 for _ in _records(log))
-    log.roll()
-    log.flush()
-    start = time.perf_counter()
-    plan = plan_compaction(log, now_ms=FIRST_MS, hash_key=dice.randbytes(16), is_forced=True)
-    if plan is None or not apply(log, plan.run()):
-        raise DemoFailed(f"{log.partition} could not be compacted")
-    took = time.perf_counter() - start
-    kept = list(_records(log))
-    if {record.key: record for record in kept} != newest:
-        raise DemoFailed(f"compaction changed the newest orders of {log.partition}")
+def _merge(progress: Progress, bus: Bus, orders: int, findings: Findings) -> None:
+    """Three partitions as one stream: the orders come in the order in which they were made."""
+    task = progress.add_task("merge by time", total=orders)
+    expected = 0
+    for message in bus.merge(TOPIC):
+        if _check(message) != expected:
+            raise DemoFailed(f"the merge gave order {_check(message)} in the place of {expected}")
+        expected += 1
+        if expected % 1000 == 0:
+            progress.update(task, completed=expected)
+    progress.update(task, completed=orders)
+    if expected != orders:
+        raise DemoFailed(f"the merge gave {expected} of {orders} orders")
+    findings.add("three partitions merged by time", "every order in its place")
+
+
+def _look_up(bus: Bus, places: dict[int, Sent], dice: random.Random, findings: Findings) -> None:
+    number, sent = dice.choice(sorted(places.items()))
+    place = sent.result(10)
+    bus.get(TOPIC, place.partition, place.offset)
+    begin = time.perf_counter()
+    found = bus.get(TOPIC, place.partition, place.offset)
+    took = time.perf_counter() - begin
+    if _check(found) != number:
+        raise DemoFailed(f"{TOPIC}-{place.partition} at {place.offset} has order {_check(found)}, not {number}")
     findings.add(
-        f"{log.partition} compacted by customer",
-        f"{count:,} orders to {len(kept):,}, {before:,} bytes to {log.size:,}, in {took * 1000:,.0f} ms",
+        f"order by id, {TOPIC}-{place.partition} at {place.offset:,}", f"order {number:,} in {took * 1000:.1f} ms"
     )
+    begin = time.perf_counter()
+    first = next(bus.consume(TOPIC, partitions=[place.partition], timestamp_ms=FIRST_MS + number, max_records=1))
+    took = time.perf_counter() - begin
+    if first.offset != place.offset:
+        raise DemoFailed(f"the time of order {number} leads to offset {first.offset}, not {place.offset}")
+    findings.add("the same by its time", f"offset {first.offset:,} in {took * 1000:.1f} ms")
 
 
-def _close_and_open(logs: _Logs, directory: Path, findings: Findings) -> None:
-    ends = {partition: logs[partition].end_offset for partition in PARTITIONS}
-    logs.data_dir.close()
-    start = time.perf_counter()
-    again = _Logs(directory)
-    took = time.perf_counter() - start
-    if {partition: again[partition].end_offset for partition in PARTITIONS} != ends:
-        raise DemoFailed("a clean shutdown changed the logs")
-    findings.add("opened after a clean shutdown", f"{took * 1000:,.1f} ms, nothing re-read")
-    log = again[PARTITIONS[0]]
-    middle = log.end_offset // 2
-    before = log.size
-    truncate.delete_before(log, middle)
-    findings.add(
-        "history before the middle deleted", f"{before - log.size:,} bytes freed; starts at {log.log_start_offset:,}"
-    )
-    again.data_dir.close()
+def _compact(progress: Progress, bus: Bus, findings: Findings) -> None:
+    """Keep the newest order of each customer: what is compacted is a copy with small segments."""
+    task = progress.add_task("compact by customer", total=20_000)
+    settings = {"cleanup.policy": "compact", "internal.segment.bytes": "65536", "min.cleanable.dirty.ratio": "0.01"}
+    bus.create_topic("newest", partitions=1, config=settings)
+    for number in range(20_000):
+        key, value = make_order(number)
+        bus.send("newest", value, key=key, timestamp_ms=FIRST_MS + number)
+        if number % 1000 == 0:
+            progress.update(task, completed=number)
+    bus.flush(60)
+    newest = {make_order(number)[0]: number for number in range(20_000)}
+    left = 20_000
+    deadline = time.monotonic() + COMPACTION_S
+    while left > 6_000 and time.monotonic() < deadline:
+        time.sleep(0.2)
+        kept = list(bus.consume("newest", until_end=True))
+        left = len(kept)
+    progress.update(task, completed=20_000)
+    if left > 6_000:
+        raise DemoFailed(f"{left} of 20000 orders are left after {COMPACTION_S:.0f} s of compaction")
+    if {str(message.key, "utf-8"): _check(message) for message in kept if message.key} != newest:
+        raise DemoFailed("compaction changed the newest order of a customer")
+    findings.add("compacted by customer", f"20,000 orders to {left:,}; the newest of each of 1,000 customers is there")
 
 
-def _records(log: Log) -> Iterator[Record]:
-    offset = log.log_start_offset
-    while (found := log.read(offset, max_bytes=1024 * 1024)) is not None:
-        data = found.read()
-        for position, header in iter_whole_batches(data):
-            yield from decode_records(data, position, header)
-            offset = header.next_offset
+def _truncate(bus: Bus, findings: Findings) -> None:
+    details = bus.describe_topic(TOPIC)
+    middle = details.partitions[0].end_offset // 2
+    starts = bus.truncate(TOPIC, 0, before=middle)
+    first = next(bus.consume(TOPIC, partitions=[0], max_records=1))
+    if starts[0] != middle or first.offset != middle:
+        raise DemoFailed(f"history was cut at {middle}, and {TOPIC}-0 begins at {first.offset}")
+    findings.add("history before the middle deleted", f"{TOPIC}-0 begins at {middle:,}")
 
 
-def _check(record: Record) -> int:
+def _check(message: Message) -> int:
     """The number of the order in a record, which must be exactly as it was made."""
-    assert record.value is not None
-    number = int(json.loads(record.value)["order"])
-    expected = make_order(number)
-    if (record.key, record.value, record.timestamp) != (expected.key, expected.value, expected.timestamp):
-        raise DemoFailed(f"order {number} at offset {record.offset} is not what was written")
+    assert message.value is not None
+    assert message.key is not None
+    number = int(json.loads(message.value)["order"])
+    key, value = make_order(number)
+    if (message.key, message.value, message.timestamp_ms) != (key.encode(), value.encode(), FIRST_MS + number):
+        raise DemoFailed(f"order {number} at {message.partition}/{message.offset} is not what was written")
     return number
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from barnabas.cli import consume, get, produce, topic
 from barnabas.core.errors import BarnabasError
 
 app = typer.Typer(
@@ -21,6 +22,10 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(topic.app)
+app.command()(produce.produce)
+app.command()(consume.consume)
+app.command()(get.get)
 
 
 def _print_version(asked: bool) -> None:
@@ -44,14 +49,42 @@ def _options(
 
 @app.command()
 def demo(
-    orders: Annotated[int, typer.Option(min=1000, help="How many orders to append.")] = 200_000,
+    orders: Annotated[int, typer.Option(min=1000, help="How many orders to send.")] = 200_000,
     seed: Annotated[int, typer.Option(help="Decides when the kill comes and what is looked up.")] = 0,
-    keep: Annotated[Path | None, typer.Option(help="Leave the logs in this directory.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="Leave the data in this directory.")] = None,
 ) -> None:
-    """See the storage engine at work: append, kill, recover, read by id and by time."""
+    """See a broker at work: produce, kill, recover, read by id, by time and in order."""
     from barnabas.cli.demo import run as run_demo
 
     run_demo(orders=orders, seed=seed, keep=keep)
+
+
+@app.command()
+def serve(
+    config: Annotated[
+        Path | None, typer.Option(help="A configuration file, TOML or Java properties, with Kafka's names.")
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data is.")] = None,
+    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where to listen.")] = None,
+    advertise: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="What clients connect to.")] = None,
+    node_id: Annotated[int | None, typer.Option(help="The number of this node.")] = None,
+    rack: Annotated[str | None, typer.Option(help="Where this node stands.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting; may be given many times.")
+    ] = None,
+) -> None:
+    """Run a broker that Kafka clients can use, until it is told to stop."""
+    from barnabas.cli import serve as serving
+
+    overrides = {
+        "log.dirs": None if data_dir is None else str(data_dir),
+        "listeners": None if listen is None else serving.parse_address("--listen", listen),
+        "advertised.listeners": None if advertise is None else serving.parse_address("--advertise", advertise),
+        "node.id": None if node_id is None else str(node_id),
+        "broker.rack": rack,
+    }
+    given = {name: text for name, text in overrides.items() if text is not None}
+    serving.serve(config, settings or [], given)
 
 
 def run(commands: typer.Typer, arguments: Sequence[str] | None = None) -> None:

@@ -1,0 +1,69 @@
+"""Which bus a command talks to: the option for its address, opening it, and topic names for the shell to complete.
+
+Imports the SDK only when a bus is opened, so that `--help` is fast.
+"""
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+if TYPE_CHECKING:
+    from barnabas.client import Bus
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+_COMPLETION_TIMEOUT_S = 2.0
+_CONNECT_TIMEOUT_S = 3.0
+
+Bootstrap: TypeAlias = Annotated[
+    str,
+    typer.Option("--bootstrap", "-b", envvar="BARNABAS_BOOTSTRAP", help="Addresses of brokers: host:port,..."),
+]
+
+
+def open_bus(bootstrap: str, timeout_s: float = 30.0) -> "Bus":
+    """The bus at these addresses, somebody there; librdkafka alone would try until the time is up."""
+    from barnabas.client import Bus
+
+    _refuse_if_nobody_listens(bootstrap)
+    return Bus(bootstrap, client_id="barnabas-cli", timeout=timeout_s)
+
+
+def _refuse_if_nobody_listens(bootstrap: str) -> None:
+    import socket
+
+    from barnabas.client import Unreachable
+    from barnabas.client.settings import parse_bootstrap
+
+    problem: OSError | None = None
+    for address in parse_bootstrap(bootstrap):
+        try:
+            socket.create_connection(address, _CONNECT_TIMEOUT_S).close()
+            return
+        except OSError as error:
+            problem = error
+    raise Unreachable(f"no broker listens at {bootstrap} ({problem}); start one: barnabas serve")
+
+
+def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Topic names for the shell. A completion that fails must not be heard of."""
+    try:
+        bootstrap = ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP
+        with open_bus(bootstrap, _COMPLETION_TIMEOUT_S) as bus:
+            return [topic.name for topic in bus.list_topics() if topic.name.startswith(incomplete)]
+    except Exception:
+        return []
+
+
+Topic: TypeAlias = Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_topic)]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def parse_pairs(pairs: list[str], option: str) -> dict[str, str]:
+    """`name=value` options as a dictionary; wrong usage if one has no name or no equals sign."""
+    parsed = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise typer.BadParameter(f"{pair!r} is not name=value", param_hint=option)
+        parsed[name] = value
+    return parsed

@@ -1,0 +1,82 @@
+"""`barnabas consume`: print records as they come, or up to what is there now."""
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from barnabas.cli import connection, output
+from barnabas.cli.connection import DEFAULT_BOOTSTRAP, Bootstrap, Topic
+from barnabas.cli.formatting import FORMAT_HELP, Render, parse_format
+
+if TYPE_CHECKING:
+    from barnabas.client import Message
+
+
+def consume(
+    topic: Topic,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Begin with the oldest record.")] = False,
+    partition: Annotated[list[int] | None, typer.Option(min=0, help="Only this partition (repeatable).")] = None,
+    offset: Annotated[int | None, typer.Option(min=0, help="Begin at this offset.")] = None,
+    timestamp: Annotated[
+        str | None, typer.Option(help="Begin at this time: ms since 1970, or ISO 8601 (local without a zone).")
+    ] = None,
+    max_records: Annotated[int | None, typer.Option("--max", min=0, help="Stop after this many records.")] = None,
+    format_: Annotated[str, typer.Option("--format", "-f", help=FORMAT_HELP)] = r"%v\n",
+    ordered: Annotated[bool, typer.Option("--ordered", help="All partitions as one, in order of time.")] = False,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Stop at what is there now, beginning with the oldest unless told.")
+    ] = False,
+) -> None:
+    """Print records: new ones as they come, unless told where to begin and to end."""
+    start = _start(offset, from_beginning=from_beginning or until_end)
+    timestamp_ms = None if timestamp is None else parse_timestamp(timestamp)
+    if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
+        raise typer.BadParameter("give one of --from-beginning, --offset and --timestamp")
+    render = render_option(format_)
+    with output.quiet_end(), connection.open_bus(bootstrap) as bus:
+        read = bus.merge if ordered else bus.consume
+        records = read(topic, partitions=partition, offset=start, timestamp_ms=timestamp_ms, until_end=until_end)
+        with contextlib.closing(records):
+            write_records(itertools.islice(records, max_records), render, at_once=not until_end)
+
+
+def _start(offset: int | None, *, from_beginning: bool) -> int | Literal["earliest", "latest"]:
+    if offset is not None:
+        return offset
+    return "earliest" if from_beginning else "latest"
+
+
+def render_option(format_: str) -> Render:
+    """The format of an option; a wrong one is wrong usage."""
+    try:
+        return parse_format(format_, for_terminal=sys.stdout.isatty())
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--format") from None
+
+
+def write_records(records: "Iterable[Message]", render: Render, *, at_once: bool) -> None:
+    """Write records to stdout; `at_once` if somebody may be waiting for each."""
+    out = sys.stdout.buffer
+    for record in records:
+        out.write(render(record))
+        if at_once:
+            out.flush()
+    out.flush()
+
+
+def parse_timestamp(text: str) -> int:
+    """Milliseconds since 1970, of a number of them or of an ISO 8601 time."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise typer.BadParameter(
+            f"{text!r} is neither milliseconds since 1970 nor ISO 8601", param_hint="--timestamp"
+        ) from None

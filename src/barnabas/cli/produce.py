@@ -1,0 +1,195 @@
+"""`barnabas produce`: lines of files or of stdin become records."""
+
+import base64
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+
+from barnabas.cli import connection
+from barnabas.cli.connection import DEFAULT_BOOTSTRAP, Bootstrap, Topic, parse_pairs
+from barnabas.core.errors import InvalidRecord, RecordTooLarge
+
+if TYPE_CHECKING:
+    from barnabas.client import Bus
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+_PROBE_EVERY = 1000  # records after which it is looked whether an earlier one failed
+_PROGRESS_BYTES = 64 * 1024
+_Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What one line of input says to send."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int | None = None
+
+
+def produce(
+    topic: Topic,
+    files: Annotated[list[Path] | None, typer.Argument(help="Files to read; stdin if none is given.")] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    key_separator: Annotated[
+        str | None, typer.Option(help="What comes between key and value; a line without it has no key.")
+    ] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Send all to this partition.")] = None,
+    header: Annotated[list[str] | None, typer.Option(help="A header for every record, name=value.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="At most this many records per second.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Lines are JSON, as `consume --format json` prints them.")
+    ] = False,
+) -> None:
+    """Send each line as a record."""
+    if as_json and key_separator is not None:
+        raise typer.BadParameter("--json lines bring their keys: leave out --key-separator")
+    if key_separator == "":
+        raise typer.BadParameter("a separator has at least one character", param_hint="--key-separator")
+    headers = tuple((name, value.encode()) for name, value in parse_pairs(header or [], "--header").items())
+    parse = parse_json if as_json else _text_parser(key_separator)
+    _refuse_missing(files or [])
+    with connection.open_bus(bootstrap) as bus, _progress(files or []) as advance:
+        sender = _Sender(bus, topic, partition, headers, rate)
+        try:
+            for line in _lines(files or []):
+                sender.send(parse(line.removesuffix(b"\n")))
+                advance(len(line))
+        except KeyboardInterrupt:
+            if not sys.stdin.isatty():
+                raise
+        bus.flush()
+    typer.echo(f"{sender.count} record{'' if sender.count == 1 else 's'} sent to {topic}")
+
+
+class _Sender:
+    """Sends lines, no faster than it may, and stops early when deliveries fail."""
+
+    def __init__(
+        self,
+        bus: "Bus",
+        topic: str,
+        partition: int | None,
+        headers: tuple[tuple[str, bytes | None], ...],
+        rate: float | None,
+    ) -> None:
+        self._bus, self._topic, self._partition, self._headers, self._rate = bus, topic, partition, headers, rate
+        self._started = time.monotonic()
+        self._probe: Any = None
+        self.count = 0
+
+    def send(self, line: Line) -> None:
+        self._keep_rate()
+        sent = self._bus.send(
+            self._topic,
+            line.value,
+            key=line.key,
+            partition=line.partition if self._partition is None else self._partition,
+            headers=self._headers + line.headers,
+            timestamp_ms=line.timestamp_ms,
+        )
+        if self.count % _PROBE_EVERY == 0:
+            if self._probe is not None and self._probe.done():
+                self._probe.result(0)
+            self._probe = sent
+        self.count += 1
+
+    def _keep_rate(self) -> None:
+        if self._rate is not None:
+            early_s = self._started + self.count / self._rate - time.monotonic()
+            if early_s > 0:
+                time.sleep(early_s)
+
+
+def _text_parser(separator: str | None) -> Callable[[bytes], Line]:
+    if separator is None:
+        return Line
+    wanted = separator.encode()
+    return lambda line: parse_text(line, wanted)
+
+
+def parse_text(line: bytes, separator: bytes) -> Line:
+    key, found, value = line.partition(separator)
+    return Line(value, key) if found else Line(line)
+
+
+def parse_json(line: bytes) -> Line:
+    """A line as `consume --format json` prints it; of its fields only a value is needed, null for a tombstone."""
+    try:
+        row = json.loads(line)
+        return Line(
+            value=_json_bytes(row, "value"),
+            key=_json_bytes(row, "key", None),
+            partition=row.get("partition"),
+            headers=tuple((str(one["name"]), _json_bytes(one, "value")) for one in row.get("headers", ())),
+            timestamp_ms=row.get("timestamp"),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        problem = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise InvalidRecord(f"not a record in JSON: {line[:100]!r} ({problem})") from None
+
+
+def _json_bytes(row: Any, name: str, *default: None) -> bytes | None:
+    encoded = row.get(f"{name}_base64")
+    if encoded is not None:
+        return base64.b64decode(encoded, validate=True)
+    value = row.get(name, *default) if default else row[name]
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else json.dumps(value, separators=(",", ":")).encode()
+
+
+def _refuse_missing(files: list[Path]) -> None:
+    for path in files:
+        if not path.is_file():
+            raise typer.BadParameter(f"{path} is not a file", param_hint="FILES")
+
+
+def _lines(files: list[Path]) -> Iterator[bytes]:
+    if not files:
+        yield from read_lines(sys.stdin.buffer)
+    for path in files:
+        with path.open("rb") as file:
+            yield from read_lines(file)
+
+
+def read_lines(file: BinaryIO, max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
+    """Lines with their ends; one that is too long is refused before it fills the memory."""
+    while line := file.readline(max_bytes + 1):
+        if len(line) > max_bytes:
+            raise RecordTooLarge(f"a line is longer than {max_bytes} bytes")
+        yield line
+
+
+@contextlib.contextmanager
+def _progress(files: list[Path]) -> Iterator[_Advance]:
+    """A bar on a terminal, unless lines are typed there; nothing elsewhere."""
+    if not sys.stderr.isatty() or (not files and sys.stdin.isatty()):
+        yield lambda _size: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    total = sum(path.stat().st_size for path in files) if files else None
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("sending", total=total)
+        waiting = 0
+
+        def advance(size: int) -> None:
+            nonlocal waiting
+            waiting += size
+            if waiting >= _PROGRESS_BYTES:  # moving the bar for every record would cost more than sending it
+                progress.advance(task, waiting)
+                waiting = 0
+
+        yield advance

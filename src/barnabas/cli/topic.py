@@ -1,0 +1,142 @@
+"""`barnabas topic`: create, list, describe, alter, delete, truncate."""
+
+import dataclasses
+import sys
+import warnings
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from barnabas.cli import connection, output
+from barnabas.cli.connection import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Topic, complete_topic, parse_pairs
+
+if TYPE_CHECKING:
+    from barnabas.client import TopicDetails
+
+app = typer.Typer(name="topic", help="Topics: make, look at, change and remove them.", no_args_is_help=True)
+
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="The topic to make.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    partitions: Annotated[int | None, typer.Option(min=1, help="Default: as the broker says.")] = None,
+    replication_factor: Annotated[int | None, typer.Option(min=1, help="Default: as the broker says.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="A setting, name=value.")] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Be content if it is there.")] = False,
+) -> None:
+    """Make a topic."""
+    config = parse_pairs(settings or [], "--set")
+    with connection.open_bus(bootstrap) as bus:
+        info = bus.create_topic(
+            name,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            config=config,
+            exist_ok=if_not_exists,
+        )
+    noun = "partition" if info.partition_count == 1 else "partitions"
+    typer.echo(f"topic {info.name}: {info.partition_count} {noun}, replication factor {info.replication_factor}")
+
+
+@app.command("list")
+def list_(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    internal: Annotated[bool, typer.Option("--internal", help="With internal topics (__...).")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the topics."""
+    with connection.open_bus(bootstrap) as bus:
+        topics = [topic for topic in bus.list_topics() if internal or not topic.is_internal]
+    if as_json:
+        output.print_json([dataclasses.asdict(topic) for topic in topics])
+        return
+    rows = [(topic.name, topic.partition_count, topic.replication_factor) for topic in topics]
+    output.print_table(("topic", "partitions", "replication factor"), rows)
+
+
+@app.command()
+def describe(name: Topic, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Show a topic's partitions, their offsets, and its own settings."""
+    with connection.open_bus(bootstrap) as bus:
+        details = bus.describe_topic(name)
+    if as_json:
+        output.print_json(dataclasses.asdict(details))
+    else:
+        _print_details(details)
+
+
+def _print_details(details: "TopicDetails") -> None:
+    rows = [
+        (p.partition, p.leader, _ids(p.replicas), _ids(p.in_sync), p.start_offset, p.end_offset)
+        for p in details.partitions
+    ]
+    output.print_table(("partition", "leader", "replicas", "in sync", "start offset", "end offset"), rows)
+    if details.config:
+        output.print_table(("setting", "value"), sorted(details.config.items()))
+
+
+def _ids(nodes: tuple[int, ...]) -> str:
+    return ",".join(map(str, nodes))
+
+
+@app.command()
+def alter(
+    name: Topic,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="A setting, name=value.")] = None,
+    unset: Annotated[list[str] | None, typer.Option(help="A setting to give back to the broker's default.")] = None,
+    partitions: Annotated[int | None, typer.Option(min=1, help="More partitions, this many in all.")] = None,
+) -> None:
+    """Change a topic's settings, or give it more partitions (then keys move)."""
+    config = parse_pairs(settings or [], "--set")
+    if not config and not unset and partitions is None:
+        raise typer.BadParameter("nothing to change: give --set, --unset or --partitions")
+    with connection.open_bus(bootstrap) as bus:
+        if config or unset:
+            bus.alter_topic(name, set_=config, unset=unset or ())
+        if partitions is not None:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                bus.add_partitions(name, partitions)
+            for warning in caught:
+                output.warn(str(warning.message))
+    typer.echo(f"topic {name}: altered")
+
+
+@app.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(help="The topics to remove.", autocompletion=complete_topic)],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    yes: _Yes = False,
+) -> None:
+    """Remove topics and their records."""
+    _ask(f"Remove {', '.join(names)} and all records in it?", yes=yes)
+    with connection.open_bus(bootstrap) as bus:
+        for name in names:
+            bus.delete_topic(name)
+            typer.echo(f"topic {name}: deleted")
+
+
+@app.command()
+def truncate(
+    name: Topic,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    partition: Annotated[int | None, typer.Option(min=0, help="Only this partition.")] = None,
+    before: Annotated[int | None, typer.Option(min=0, help="Remove what is before this offset; default: all.")] = None,
+    yes: _Yes = False,
+) -> None:
+    """Remove a topic's records up to an offset."""
+    what = "all records" if before is None else f"the records before offset {before}"
+    _ask(f"Remove {what} of {name}?", yes=yes)
+    with connection.open_bus(bootstrap) as bus:
+        starts = bus.truncate(name, partition, before=before)
+    output.print_table(("partition", "start offset"), sorted(starts.items()))
+
+
+def _ask(question: str, *, yes: bool) -> None:
+    """People are asked; scripts know what they do."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(question, abort=True)

@@ -1,0 +1,206 @@
+"""Reading records: partitions assigned by the reader itself, from where it says.
+
+Owns where reading starts, when it ends, and reading one record by its id. Consumer groups are not here yet.
+"""
+
+import threading
+import time
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from barnabas.client.errors import RecordNotFound, Unreachable, translate
+from barnabas.client.message import Message, from_kafka
+from barnabas.client.settings import Settings
+from barnabas.client.topics import EARLIEST, LATEST, Topics
+from barnabas.core.errors import OffsetOutOfRange, UnknownTopicOrPartition
+from barnabas.core.model import TopicPartition
+
+Start: TypeAlias = Literal["earliest", "latest"] | int | Mapping[int, int]
+
+_POLL_S: Final = 0.1  # how soon an interrupt or a timeout is noticed
+_CHUNK: Final = 500
+_GET_SETTINGS: Final = {
+    "queued.min.messages": "1",
+    "fetch.message.max.bytes": "65536",
+    "fetch.wait.max.ms": "10",
+    "fetch.queue.backoff.ms": "1",
+}
+
+
+def pick_partitions(topics: Topics, names: Sequence[str], wanted: Sequence[int] | None) -> list[TopicPartition]:
+    """The partitions to read: all of these topics, or those wanted, which must exist."""
+    picked = []
+    for name in names:
+        ids = topics.partition_ids(name)
+        missing = sorted(set(wanted or ()) - set(ids))
+        if missing:
+            raise UnknownTopicOrPartition(f"topic {name!r} has partitions 0..{len(ids) - 1}, not {missing[0]}")
+        picked += [TopicPartition(name, id_) for id_ in (ids if wanted is None else sorted(set(wanted)))]
+    return picked
+
+
+def resolve_start(
+    topics: Topics, partitions: Sequence[TopicPartition], offset: Start, timestamp_ms: int | None
+) -> dict[TopicPartition, int]:
+    """The offset to begin at in each partition: a number always, which librdkafka is far quicker with."""
+    if timestamp_ms is not None:
+        found = topics.offsets_of(partitions, timestamp_ms)
+        late = [key for key, at in found.items() if at < 0]  # nothing that new yet: wait for what comes
+        return found | topics.offsets_of(late, LATEST)
+    if offset == "earliest":
+        return topics.offsets_of(partitions, EARLIEST)
+    if offset == "latest":
+        return topics.offsets_of(partitions, LATEST)
+    if isinstance(offset, Mapping):
+        rest = topics.offsets_of([key for key in partitions if key.partition not in offset], EARLIEST)
+        return {key: _checked(key, offset.get(key.partition, rest.get(key, 0))) for key in partitions}
+    if isinstance(offset, int):
+        return {key: _checked(key, offset) for key in partitions}
+    raise ValueError(f"offset is {offset!r}; it may be 'earliest', 'latest', a number or {{partition: number}}")
+
+
+def _checked(key: TopicPartition, offset: int) -> int:
+    if offset < 0:
+        raise OffsetOutOfRange(f"offset {offset} of {key} is below 0")
+    return offset
+
+
+class AssignedReader:
+    """A consumer over given partitions that knows which of them have reached their end."""
+
+    def __init__(self, settings: Settings, starts: Mapping[TopicPartition, int], defaults: Mapping[str, str]) -> None:
+        self._consumer: Consumer = settings.reader(defaults)
+        self._consumer.assign([confluent_kafka.TopicPartition(*key, at) for key, at in starts.items()])
+        self.at_end: set[TopicPartition] = set()
+
+    def poll(self, max_count: int, timeout_s: float) -> list[Message]:
+        """Some records; `at_end` says which partitions have no more for now."""
+        try:
+            # Wait for the first and take what else is there: a chunk alone would be waited for until it is full.
+            first = self._consumer.poll(timeout_s)
+            found = [] if first is None else [first, *self._consumer.consume(max(max_count - 1, 1), 0)]
+        except KafkaException as failure:
+            raise translate(failure, "read") from None
+        records = []
+        for message in found:
+            error = message.error()
+            if error is None:
+                records.append(from_kafka(message))
+                if self.at_end:
+                    self.at_end.discard(_partition_of(message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self.at_end.add(_partition_of(message))
+            else:
+                raise translate(error, f"read {_partition_of(message)} at offset {message.offset()}")
+        return records
+
+    def pause(self, key: TopicPartition) -> None:
+        self._consumer.pause([confluent_kafka.TopicPartition(*key)])
+
+    def resume(self, key: TopicPartition) -> None:
+        self._consumer.resume([confluent_kafka.TopicPartition(*key)])
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _partition_of(message: Any) -> TopicPartition:
+    return TopicPartition(message.topic() or "?", message.partition())
+
+
+class Deadline:
+    """How long to wait for the next record; None is for ever."""
+
+    def __init__(self, timeout_s: float | None) -> None:
+        self._timeout_s = timeout_s
+        self.start_over()
+
+    def start_over(self) -> None:
+        self._at = None if self._timeout_s is None else time.monotonic() + self._timeout_s
+
+    def wait_s(self) -> float:
+        return _POLL_S if self._at is None else min(max(self._at - time.monotonic(), 0), _POLL_S)
+
+    def has_passed(self) -> bool:
+        return self._at is not None and time.monotonic() >= self._at
+
+
+def read_records(
+    settings: Settings,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int] | None,
+    *,
+    max_records: int | None,
+    timeout_s: float | None,
+) -> Generator[Message, None, None]:
+    """Records as they come; up to `ends` if given, up to `max_records`, until none came for `timeout_s`."""
+    left = max_records
+    unfinished = _unfinished(starts, ends)
+    limits = {(key.topic, key.partition): end for key, end in (ends or {}).items()}
+    reader = AssignedReader(settings, starts, {})
+    deadline = Deadline(timeout_s)
+    try:
+        while unfinished and left != 0 and not deadline.has_passed():
+            records = reader.poll(_CHUNK if left is None else min(left, _CHUNK), deadline.wait_s())
+            for record in records:
+                if limits and record.offset + 1 >= limits[record.topic, record.partition]:
+                    unfinished.discard(TopicPartition(record.topic, record.partition))
+                    if record.offset >= limits[record.topic, record.partition]:
+                        continue
+                left = None if left is None else left - 1
+                yield record
+            if ends is not None:
+                unfinished -= reader.at_end
+            if records:
+                deadline.start_over()
+    finally:
+        reader.close()
+
+
+def _unfinished(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int] | None) -> set[TopicPartition]:
+    return {key for key, start in starts.items() if ends is None or start < ends[key]}
+
+
+class RecordGetter:
+    """Single records by their id, over one consumer that is kept; one caller at a time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._consumer: Consumer | None = None
+        self._lock = threading.Lock()
+
+    def get(self, topic: str, partition: int, offset: int, timeout_s: float) -> Message:
+        if offset < 0:
+            raise RecordNotFound(f"no record has offset {offset}: they begin at 0")
+        with self._lock:
+            if self._consumer is None:
+                self._consumer = self._settings.reader(_GET_SETTINGS)
+            self._consumer.assign([confluent_kafka.TopicPartition(topic, partition, offset)])
+            try:
+                found = self._consumer.poll(timeout_s)
+            finally:
+                self._consumer.unassign()
+        return _the_record(found, TopicPartition(topic, partition), offset)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._consumer is not None:
+                self._consumer.close()
+                self._consumer = None
+
+
+def _the_record(found: Any, key: TopicPartition, offset: int) -> Message:
+    """The message that was polled, if it is the one that was asked for."""
+    if found is None:
+        raise Unreachable(f"no answer in time for {key} at offset {offset}")
+    error = found.error()
+    if error is not None:
+        if error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise RecordNotFound(f"{key} has no record at offset {offset}: it is beyond the end or was removed")
+        raise translate(error, f"read {key} at offset {offset}")
+    if found.offset() != offset:
+        raise RecordNotFound(f"{key} has no record at offset {offset}; the next one is at {found.offset()}")
+    return from_kafka(found)

@@ -1,0 +1,95 @@
+"""What a client hears when something cannot be done: librdkafka's errors as refusals, each one clear line.
+
+Owns the refusals that only a client knows, and the translation. A code that `core.errors` has a class for becomes
+that class; any other becomes `Refused`, which carries the code.
+"""
+
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from barnabas.core import errors as core_errors
+from barnabas.core.errors import BarnabasError
+
+
+class Refused(BarnabasError):
+    """A refusal that has no class of its own; `code` is Kafka's (negative: librdkafka's own)."""
+
+    def __init__(self, message: str, code: int = -1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Unreachable(BarnabasError):
+    """No broker answered in time."""
+
+    kafka_code = 7
+
+
+class RecordNotFound(BarnabasError):
+    """No record has that id: before the start of the log, not written yet, or compacted away."""
+
+    kafka_code = 1
+
+
+class DeliveryFailed(BarnabasError):
+    """A record that was sent and not acknowledged; why is its `__cause__`."""
+
+
+class GroupsNotSupported(BarnabasError):
+    """Consumer groups are not part of this release."""
+
+    kafka_code = 35
+
+
+_UNREACHABLE: Final = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+# librdkafka's own codes, and what the broker would have said.
+_LOCAL: Final[dict[int, type[BarnabasError]]] = {
+    KafkaError._AUTO_OFFSET_RESET: core_errors.OffsetOutOfRange,
+    KafkaError._CONFLICT: core_errors.InvalidConfig,
+    KafkaError._INVALID_ARG: core_errors.InvalidConfig,
+    KafkaError._NOENT: core_errors.UnknownTopicOrPartition,
+    KafkaError._UNKNOWN_PARTITION: core_errors.UnknownTopicOrPartition,
+    KafkaError._UNKNOWN_TOPIC: core_errors.UnknownTopicOrPartition,
+}
+_CORE: Final[dict[int, type[BarnabasError]]] = {}
+for _class in vars(core_errors).values():
+    if isinstance(_class, type) and issubclass(_class, BarnabasError) and _class is not BarnabasError:
+        _CORE.setdefault(_class.kafka_code, _class)
+
+
+def translate(error: KafkaError | KafkaException, doing: str) -> BarnabasError:
+    """The refusal that `error` means, as "cannot <doing>: <why>"."""
+    reason = error.args[0] if isinstance(error, KafkaException) else error
+    if not isinstance(reason, KafkaError):  # a setting that librdkafka does not take
+        return core_errors.InvalidConfig(f"cannot {doing}: {reason}")
+    code = reason.code()
+    message = f"cannot {doing}: {_why(reason)}"
+    if code in _UNREACHABLE:
+        return Unreachable(f"{message}; is a broker running at that address?")
+    local = _LOCAL.get(code)
+    return local(message) if local else refusal_of(code, message)
+
+
+def refusal_of(code: int, message: str) -> BarnabasError:
+    """The refusal for a broker's error code."""
+    known = _CORE.get(code)
+    return known(message) if known else Refused(message, code)
+
+
+def _why(error: KafkaError) -> str:
+    """librdkafka's words in one line, without its "Broker: " and "Local: "."""
+    words = " ".join((error.str() or error.name()).split())
+    for source in ("Broker: ", "Local: "):
+        words = words.replace(source, "")
+    return words

@@ -1,0 +1,244 @@
+"""Sending: one librdkafka producer per delivery profile, made when first needed.
+
+Owns how strictly a topic's records are delivered, how a sender is held back, and what became of each record. A
+topic's `delivery.semantics` is read at its first send and kept: the records of a topic never go through two
+producers, which could reorder them. Where it is not set or cannot be read, records go the strict way, which is
+right for every topic: acknowledged by all in-sync replicas, and a retry makes no duplicate.
+
+A thread per producer hands out delivery reports. A full queue makes `send` wait; nothing is ever dropped.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from barnabas.client.errors import DeliveryFailed, Unreachable, translate
+from barnabas.client.message import HeadersLike, RecordPlace, header_list
+from barnabas.client.settings import Settings
+from barnabas.core.errors import BarnabasError, InvalidConfig
+from barnabas.core.model import NO_OFFSET
+
+ANY_PARTITION: Final = -1
+_POLL_S: Final = 0.05  # also how long closing takes
+_JOIN_S: Final = 5.0
+_ROOM_S: Final = 0.01
+_LOOK_S: Final = 10.0
+
+
+class Delivery(Enum):
+    """How often a record may arrive; the values of the topic setting `delivery.semantics`."""
+
+    AT_MOST_ONCE = "at-most-once"
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+    @classmethod
+    def parse(cls, text: str) -> "Delivery":
+        try:
+            return cls(text)
+        except ValueError:
+            known = ", ".join(delivery.value for delivery in cls)
+            raise InvalidConfig(f"delivery.semantics is {text!r}; it may be {known}") from None
+
+
+_DEFAULTS: Final = {
+    "partitioner": "murmur2_random",  # as every other client; librdkafka's own default is another hash
+    "linger.ms": "5",
+    "acks": "all",
+    "enable.idempotence": "true",
+}
+_PROFILES: Final = {
+    Delivery.AT_MOST_ONCE: {"enable.idempotence": "false", "acks": "0", "message.send.max.retries": "0"},
+    Delivery.AT_LEAST_ONCE: {"enable.idempotence": "false", "acks": "all"},
+    Delivery.EXACTLY_ONCE: {"enable.idempotence": "true", "acks": "all"},
+}
+
+
+def settings_for(delivery: Delivery | None) -> dict[str, str]:
+    """The producer settings that a topic asks for; none if it does not say."""
+    return {} if delivery is None else dict(_PROFILES[delivery])
+
+
+class Sent:
+    """A record on its way: `result()` waits for where it was written, or raises why it was not."""
+
+    __slots__ = ("_changed", "_error", "_place", "_topic")
+
+    def __init__(self, topic: str, changed: threading.Condition) -> None:
+        self._topic = topic
+        self._changed = changed
+        self._place: RecordPlace | None = None
+        self._error: BarnabasError | None = None
+
+    def done(self) -> bool:
+        return self._place is not None or self._error is not None
+
+    def result(self, timeout: float | None = None) -> RecordPlace:
+        if not self.done():
+            with self._changed:
+                self._changed.wait_for(self.done, timeout)
+        if self._error is not None:
+            raise self._error
+        if self._place is None:
+            raise Unreachable(f"record for topic {self._topic!r} was not acknowledged within {timeout} s")
+        return self._place
+
+    def settle(self, *, place: RecordPlace | None = None, error: BarnabasError | None = None) -> None:
+        """Say what became of the record; its waiters are woken by whoever holds the condition."""
+        self._place, self._error = place, error
+
+
+class DeliveringProducer:
+    """A librdkafka producer with the thread that hands out its delivery reports."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._changed = threading.Condition()
+        self._failed_count = 0
+        self._first_failure: BarnabasError | None = None
+        self._closing = False
+        self._poller = threading.Thread(target=self._poll, name="barnabas-deliveries", daemon=True)
+        self._poller.start()
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None,
+        partition: int,
+        headers: HeadersLike | None,
+        timestamp_ms: int | None,
+    ) -> Sent:
+        """Queue one record; waits while the queue is full."""
+        sent = Sent(topic, self._changed)
+        more: dict[str, Any] = {"headers": header_list(headers)} if headers else {}
+        if timestamp_ms is not None:
+            more["timestamp"] = timestamp_ms
+        more["on_delivery"] = lambda error, message: self._note(sent, error, message)
+        has_looked = False
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, **more)
+                return sent
+            except BufferError:
+                self._wait_for_room()
+            except KafkaException as error:
+                if has_looked or error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                    raise translate(error, f"send to topic {topic!r}") from None
+                self._look_again(topic)
+                has_looked = True
+
+    def flush(self, deadline: float | None) -> None:
+        """Wait until nothing is on its way; raises if anything since the last flush was not delivered."""
+        left = self._producer.flush(-1 if deadline is None else max(deadline - time.monotonic(), 0))
+        with self._changed:
+            count, first = self._failed_count, self._first_failure
+            self._failed_count, self._first_failure = 0, None
+        if first is not None:
+            raise DeliveryFailed(f"{count} record(s) not delivered, the first because: {first}") from first
+        if left:
+            raise DeliveryFailed(f"{left} record(s) not acknowledged in time")
+
+    def close(self) -> None:
+        self._closing = True
+        self._poller.join(_JOIN_S)
+
+    def _wait_for_room(self) -> None:
+        """Room comes with deliveries, which the poller hands out; one that came just before costs a short wait."""
+        with self._changed:
+            self._changed.wait(_ROOM_S)
+
+    def _look_again(self, topic: str) -> None:
+        """The topic may have got more partitions since librdkafka last looked, which it does every few minutes."""
+        try:
+            self._producer.list_topics(topic, _LOOK_S)
+        except KafkaException as error:
+            raise translate(error, f"read topic {topic!r}") from None
+
+    def _poll(self) -> None:
+        while not self._closing:
+            self._producer.poll(_POLL_S)
+
+    def _note(self, sent: Sent, error: KafkaError | None, message: Any) -> None:
+        with self._changed:
+            if error is None:
+                sent.settle(place=_place_of(message))
+            else:
+                failure = _failure_of(error, message)
+                self._failed_count += 1
+                self._first_failure = self._first_failure or failure
+                sent.settle(error=failure)
+            self._changed.notify_all()
+
+
+class Producers:
+    """The producers of one bus, by what their topics ask for."""
+
+    def __init__(self, settings: Settings, delivery_of: Callable[[str], Delivery | None]) -> None:
+        self._settings = settings
+        self._delivery_of = delivery_of
+        self._by_delivery: dict[Delivery | None, DeliveringProducer] = {}
+        self._by_topic: dict[str, DeliveringProducer] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def for_topic(self, topic: str) -> DeliveringProducer:
+        """The producer of a topic, decided at its first send."""
+        found = self._by_topic.get(topic)
+        if found is not None:
+            return found
+        delivery = self._delivery_of(topic)
+        with self._lock:
+            if self._is_closed:
+                raise BarnabasError("the bus is closed")
+            if delivery not in self._by_delivery:
+                handle = self._settings.producer(_DEFAULTS, settings_for(delivery))
+                self._by_delivery[delivery] = DeliveringProducer(handle)
+            return self._by_topic.setdefault(topic, self._by_delivery[delivery])
+
+    def forget(self, topic: str) -> None:
+        """A topic was removed: should it come back, ask it again."""
+        with self._lock:
+            self._by_topic.pop(topic, None)
+
+    def flush(self, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        failure: DeliveryFailed | None = None
+        for producer in list(self._by_delivery.values()):
+            try:
+                producer.flush(deadline)
+            except DeliveryFailed as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def close(self, timeout: float | None) -> None:
+        """Deliver what is on its way, then stop; raises as `flush` does."""
+        with self._lock:
+            self._is_closed = True
+            self._by_topic.clear()
+        try:
+            self.flush(timeout)
+        finally:
+            for producer in self._by_delivery.values():
+                producer.close()
+            self._by_delivery.clear()
+
+
+def _place_of(message: Any) -> RecordPlace:
+    offset = message.offset()  # None where no broker said
+    return RecordPlace(
+        message.topic(), message.partition(), NO_OFFSET if offset is None else offset, message.timestamp()[1]
+    )
+
+
+def _failure_of(error: KafkaError, message: Any) -> DeliveryFailed:
+    reason = translate(error, f"deliver a record to topic {message.topic()!r}")
+    failure = DeliveryFailed(str(reason))
+    failure.__cause__ = reason
+    return failure

@@ -1,0 +1,87 @@
+"""How to reach a cluster, and the librdkafka handles made from that.
+
+Owns which settings every handle gets; a caller's `config` comes on top. librdkafka is kept from writing to stderr:
+what goes wrong is raised. `config={"log_level": "6"}` brings its lines back.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from barnabas.client.errors import translate
+from barnabas.core.errors import InvalidConfig
+
+_Handle = TypeVar("_Handle")
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+BOOTSTRAP_VARIABLE: Final = "BARNABAS_BOOTSTRAP"
+
+_DEFAULT_PORT: Final = "9092"
+_GROUP: Final = "barnabas-reader"  # librdkafka wants a name; nothing is committed under it
+_READER: Final = {
+    "group.id": _GROUP,
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "enable.partition.eof": "true",
+    "auto.offset.reset": "error",  # an offset that is gone is said so, never silently replaced
+    "allow.auto.create.topics": "false",
+}
+
+
+def default_bootstrap() -> str:
+    """The address in the environment, or the local default."""
+    return os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
+
+
+def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
+    """The hosts and ports of an address list, as librdkafka reads it; at least one."""
+    found = []
+    for part in filter(None, (part.strip() for part in bootstrap.split(","))):
+        host, colon, port = part.rpartition("://")[2].rpartition(":")
+        if not colon or port.endswith("]"):  # no port, perhaps of an IPv6 address
+            host, port = f"{host}{colon}{port}", _DEFAULT_PORT
+        if not host or not port.isdecimal() or int(port) > 65535:
+            raise InvalidConfig(f"bootstrap address {part!r} is not host:port")
+        found.append((host.strip("[]"), int(port)))
+    if not found:
+        raise InvalidConfig("no bootstrap address was given")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A cluster's address and the caller's own librdkafka settings."""
+
+    bootstrap: str
+    client_id: str = "barnabas"
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_plaintext(self) -> bool:
+        return self.config.get("security.protocol", "plaintext").lower() == "plaintext"
+
+    def admin(self) -> AdminClient:
+        # An admin handle that asks about a topic would otherwise create it.
+        return self._make(AdminClient, {"allow.auto.create.topics": "false"})
+
+    def producer(self, defaults: Mapping[str, str], forced: Mapping[str, str]) -> Producer:
+        """A producer: `defaults` give way to the caller's settings, `forced` do not."""
+        return self._make(Producer, defaults, forced)
+
+    def reader(self, defaults: Mapping[str, str] | None = None) -> Consumer:
+        """A consumer that is assigned its partitions and commits nothing."""
+        return self._make(Consumer, defaults or {}, _READER)
+
+    def _make(
+        self, kind: Callable[..., _Handle], defaults: Mapping[str, str], forced: Mapping[str, str] | None = None
+    ) -> _Handle:
+        settings = {"log_level": "0", **defaults, **self.config, **(forced or {})}
+        settings |= {"bootstrap.servers": self.bootstrap, "client.id": self.client_id}
+        try:
+            return kind(settings)
+        except KafkaException as error:
+            raise translate(error, "use these settings") from None

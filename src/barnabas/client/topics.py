@@ -1,0 +1,259 @@
+"""Topics: made, described, altered, emptied and removed, through librdkafka's admin client.
+
+Owns what a caller learns about a topic. Every question has a deadline; every refusal names the topic.
+"""
+
+import time
+import warnings
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import confluent_kafka
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import admin as kafka_admin
+
+from barnabas.client.errors import translate
+from barnabas.core.errors import BarnabasError, TopicExists, UnknownTopicOrPartition
+from barnabas.core.model import TopicPartition
+
+TIMEOUT_S: Final = 30.0
+_GRACE_S: Final = 5.0  # librdkafka keeps the deadline; this is for when it does not
+_APPEAR_S: Final = 10.0  # how long a new topic may take to be known everywhere
+_RETRY_S: Final = 0.05
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+_api: Any = kafka_admin  # its names are not exported the way type checkers ask for
+_T = TypeVar("_T")
+
+
+class KeysMove(UserWarning):
+    """More partitions: a key's later records may go to another partition than its earlier ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic in a listing."""
+
+    name: str
+    partition_count: int
+    replication_factor: int
+    is_internal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """One partition: who has it, and which offsets it holds (`end_offset` is the next one to be written)."""
+
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDetails:
+    """A topic with its partitions, and the settings that are its own (not the broker's defaults)."""
+
+    name: str
+    partitions: tuple[PartitionInfo, ...]
+    config: dict[str, str]
+
+
+class Topics:
+    """The topics of one cluster."""
+
+    def __init__(self, admin: kafka_admin.AdminClient, timeout_s: float = TIMEOUT_S) -> None:
+        self._admin = admin
+        self._timeout_s = timeout_s
+
+    def create(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        config: Mapping[str, str] | None = None,
+        exist_ok: bool = False,
+    ) -> TopicInfo:
+        new = _api.NewTopic(
+            name,
+            num_partitions=-1 if partitions is None else partitions,
+            replication_factor=-1 if replication_factor is None else replication_factor,
+            config=dict(config or {}),
+        )
+        doing = f"create topic {name!r}"
+        try:
+            self._wait(self._ask(self._admin.create_topics, [new], doing=doing)[name], doing)
+        except TopicExists:
+            if not exist_ok:
+                raise
+        return self._wait_until_known(name)
+
+    def delete(self, name: str) -> None:
+        doing = f"delete topic {name!r}"
+        self._wait(self._ask(self._admin.delete_topics, [name], doing=doing)[name], doing)
+
+    def list_all(self) -> list[TopicInfo]:
+        found = self._metadata(None)
+        return [_info_of(found[name]) for name in sorted(found)]
+
+    def describe(self, name: str) -> TopicDetails:
+        found = self._topic(name)
+        ids = sorted(found.partitions)
+        starts = self.offsets(name, ids, EARLIEST)
+        ends = self.offsets(name, ids, LATEST, committed=False)
+        partitions = tuple(
+            PartitionInfo(
+                partition=id_,
+                leader=found.partitions[id_].leader,
+                replicas=tuple(found.partitions[id_].replicas),
+                in_sync=tuple(found.partitions[id_].isrs),
+                start_offset=starts[id_],
+                end_offset=ends[id_],
+            )
+            for id_ in ids
+        )
+        return TopicDetails(name, partitions, self.config(name))
+
+    def partition_ids(self, name: str) -> list[int]:
+        """The partitions of a topic that exists."""
+        return sorted(self._topic(name).partitions)
+
+    def config(self, name: str, *, timeout_s: float | None = None) -> dict[str, str]:
+        """The settings that were made for this topic."""
+        doing = f"read the settings of topic {name!r}"
+        resource = _api.ConfigResource(_api.ResourceType.TOPIC, name)
+        asked = self._ask(self._admin.describe_configs, [resource], doing=doing, timeout_s=timeout_s)
+        entries: dict[str, Any] = self._wait(asked[resource], doing, timeout_s)
+        own = _api.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return {
+            entry.name: entry.value
+            for entry in entries.values()
+            if getattr(entry.source, "value", entry.source) == own and entry.value is not None
+        }
+
+    def alter(self, name: str, *, set_: Mapping[str, str] | None = None, unset: Iterable[str] = ()) -> None:
+        """Give settings a value of the topic's own, or back to the broker's default."""
+        doing = f"alter topic {name!r}"
+        changes = [
+            _api.ConfigEntry(key, value, incremental_operation=_api.AlterConfigOpType.SET)
+            for key, value in (set_ or {}).items()
+        ]
+        changes += [_api.ConfigEntry(key, None, incremental_operation=_api.AlterConfigOpType.DELETE) for key in unset]
+        if not changes:
+            return
+        resource = _api.ConfigResource(_api.ResourceType.TOPIC, name, incremental_configs=changes)
+        asked = self._ask(self._admin.incremental_alter_configs, [resource], doing=doing)
+        self._wait(asked[resource], doing)
+
+    def add_partitions(self, name: str, total: int) -> None:
+        doing = f"give topic {name!r} {total} partitions"
+        warnings.warn(
+            f"topic {name!r}: with {total} partitions, keys move: records of one key may now be in two partitions",
+            KeysMove,
+            stacklevel=3,
+        )
+        self._wait(
+            self._ask(self._admin.create_partitions, [_api.NewPartitions(name, total)], doing=doing)[name], doing
+        )
+
+    def truncate(self, name: str, partition: int | None, before: int | None) -> dict[int, int]:
+        """Remove the records before an offset (all, if it is None); where each partition starts now."""
+        doing = f"truncate topic {name!r}"
+        ids = self.partition_ids(name) if partition is None else [partition]
+        offsets = dict.fromkeys(ids, confluent_kafka.OFFSET_END if before is None else before)
+        if partition is None and before is not None:  # one offset for all: what is shorter is emptied
+            ends = self.offsets(name, ids, LATEST)
+            offsets = {id_: min(before, ends[id_]) for id_ in ids}
+        wanted = [confluent_kafka.TopicPartition(name, id_, offset) for id_, offset in offsets.items()]
+        asked = self._ask(self._admin.delete_records, wanted, doing=doing)
+        return {key.partition: self._wait(answer, doing).low_watermark for key, answer in asked.items()}
+
+    def offsets(self, name: str, ids: Iterable[int], timestamp_ms: int, *, committed: bool = True) -> dict[int, int]:
+        """The offset for a time, or for EARLIEST or LATEST, in each partition; -1 where nothing is that new."""
+        found = self.offsets_of([TopicPartition(name, id_) for id_ in ids], timestamp_ms, committed=committed)
+        return {key.partition: offset for key, offset in found.items()}
+
+    def offsets_of(
+        self, partitions: Iterable[TopicPartition], timestamp_ms: int, *, committed: bool = True
+    ) -> dict[TopicPartition, int]:
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        spec = _spec_of(timestamp_ms)
+        wanted = {confluent_kafka.TopicPartition(key.topic, key.partition): spec for key in partitions}
+        if not wanted:
+            return {}
+        doing = f"look up offsets of topic {next(iter(wanted)).topic!r}"
+        asked = self._ask(self._admin.list_offsets, wanted, doing=doing, isolation_level=level)
+        return {
+            TopicPartition(key.topic, key.partition): self._wait(answer, doing).offset for key, answer in asked.items()
+        }
+
+    def _topic(self, name: str) -> Any:
+        found = self._metadata(name).get(name)
+        if found is None:
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+        if found.error is not None:
+            if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+            raise translate(found.error, f"read topic {name!r}")
+        return found
+
+    def _metadata(self, name: str | None) -> dict[str, Any]:
+        try:
+            topics: dict[str, Any] = self._admin.list_topics(name, timeout=self._timeout_s).topics
+        except KafkaException as error:
+            raise translate(error, "read the topics" if name is None else f"read topic {name!r}") from None
+        return topics
+
+    def _wait_until_known(self, name: str) -> TopicInfo:
+        deadline = time.monotonic() + _APPEAR_S
+        while True:
+            try:
+                return _info_of(self._topic(name))
+            except BarnabasError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_S)  # this broker has not heard of it yet
+
+    def _ask(
+        self, call: Any, *arguments: Any, doing: str, timeout_s: float | None = None, **more: Any
+    ) -> dict[Any, Any]:
+        try:
+            asked: dict[Any, Any] = call(*arguments, request_timeout=timeout_s or self._timeout_s, **more)
+        except KafkaException as error:
+            raise translate(error, doing) from None
+        except (TypeError, ValueError) as error:
+            raise translate(KafkaException(str(error)), doing) from None
+        return asked
+
+    def _wait(self, answer: "Future[_T]", doing: str, timeout_s: float | None = None) -> _T:
+        try:
+            return answer.result((timeout_s or self._timeout_s) + _GRACE_S)
+        except KafkaException as error:
+            raise translate(error, doing) from None
+        except TimeoutError:
+            raise translate(KafkaError(KafkaError._TIMED_OUT), doing) from None
+
+
+def _info_of(found: Any) -> TopicInfo:
+    factors = [len(partition.replicas) for partition in found.partitions.values()]
+    return TopicInfo(
+        name=found.topic,
+        partition_count=len(found.partitions),
+        replication_factor=max(factors, default=0),
+        is_internal=found.topic.startswith("__"),
+    )
+
+
+def _spec_of(timestamp_ms: int) -> Any:
+    if timestamp_ms == EARLIEST:
+        return _api.OffsetSpec.earliest()
+    if timestamp_ms == LATEST:
+        return _api.OffsetSpec.latest()
+    return _api.OffsetSpec.for_timestamp(timestamp_ms)

@@ -1,0 +1,124 @@
+"""A bus in memory for the commands to talk to: topics are lists of records, nothing is on a wire."""
+
+import warnings
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from barnabas.client import KeysMove, Message, PartitionInfo, RecordNotFound, RecordPlace, TopicDetails, TopicInfo
+from barnabas.core.errors import TopicExists, UnknownTopicOrPartition
+from barnabas.core.records.batch import TimestampType
+
+
+class FakeSent:
+    def __init__(self, place: RecordPlace) -> None:
+        self._place = place
+
+    def done(self) -> bool:
+        return True
+
+    def result(self, timeout: float | None = None) -> RecordPlace:
+        return self._place
+
+
+class FakeBus:
+    """As much of `barnabas.client.Bus` as the commands use."""
+
+    def __init__(self) -> None:
+        self.logs: dict[str, dict[int, list[Message]]] = {}
+        self.configs: dict[str, dict[str, str]] = {}
+        self.asked: dict[str, Any] = {}
+        self.flush_count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        config: Mapping[str, str] | None = None,
+        exist_ok: bool = False,
+    ) -> TopicInfo:
+        if name in self.logs and not exist_ok:
+            raise TopicExists(f"topic {name!r} is there already")
+        self.logs.setdefault(name, {id_: [] for id_ in range(partitions or 1)})
+        self.configs.setdefault(name, dict(config or {}))
+        return self._info(name)
+
+    def delete_topic(self, name: str) -> None:
+        self._log(name)
+        del self.logs[name]
+
+    def list_topics(self) -> list[TopicInfo]:
+        return [self._info(name) for name in sorted(self.logs)]
+
+    def describe_topic(self, name: str) -> TopicDetails:
+        partitions = tuple(PartitionInfo(id_, 1, (1, 2), (1,), 0, len(log)) for id_, log in self._log(name).items())
+        return TopicDetails(name, partitions, self.configs[name])
+
+    def alter_topic(self, name: str, *, set_: Mapping[str, str] | None = None, unset: Iterable[str] = ()) -> None:
+        self.configs[name].update(set_ or {})
+        for setting in unset:
+            self.configs[name].pop(setting, None)
+
+    def add_partitions(self, name: str, total: int) -> None:
+        warnings.warn("keys move", KeysMove, stacklevel=2)
+        self.logs[name] |= {id_: [] for id_ in range(len(self.logs[name]), total)}
+
+    def truncate(self, topic: str, partition: int | None = None, *, before: int | None = None) -> dict[int, int]:
+        ids = self._log(topic) if partition is None else [partition]
+        return {id_: len(self.logs[topic][id_]) if before is None else before for id_ in ids}
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+    ) -> FakeSent:
+        log = self._log(topic)[partition or 0]
+        time_ms = len(log) if timestamp_ms is None else timestamp_ms
+        record = Message(
+            topic, partition or 0, len(log), time_ms, TimestampType.CREATE_TIME, key, value, tuple(headers)
+        )
+        log.append(record)
+        return FakeSent(RecordPlace(topic, record.partition, record.offset, time_ms))
+
+    def flush(self, timeout: float | None = None) -> None:
+        self.flush_count += 1
+
+    def consume(self, topic: str, **asked: Any) -> Generator[Message, None, None]:
+        self.asked = asked | {"merge": False}
+        return self._read(topic)
+
+    def merge(self, topic: str, **asked: Any) -> Generator[Message, None, None]:
+        self.asked = asked | {"merge": True}
+        return self._read(topic)
+
+    def get(self, topic: str, partition: int, offset: int) -> Message:
+        log = self._log(topic)[partition]
+        if offset >= len(log):
+            raise RecordNotFound(f"{topic}-{partition} has no record at offset {offset}")
+        return log[offset]
+
+    def _read(self, topic: str) -> Generator[Message, None, None]:
+        log = self._log(topic)
+        yield from (record for id_ in log for record in log[id_])
+
+    def _log(self, name: str) -> dict[int, list[Message]]:
+        if name not in self.logs:
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+        return self.logs[name]
+
+    def _info(self, name: str) -> TopicInfo:
+        return TopicInfo(name, len(self.logs[name]), 1, name.startswith("__"))
