@@ -13,7 +13,7 @@ STAMP := $(VENV)/.installed
 PYTHON_IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo check bench fmt clean distclean
+.PHONY: help setup test demo check bench docs fmt clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -39,7 +39,7 @@ $(STAMP): pyproject.toml
 test: setup ## Run all tests
 	@$(VENV_PYTHON) -m pytest -n $(WORKERS) $(ARGS)
 
-demo: setup ## See it work: append, SIGKILL, recover, read by id and by time
+demo: setup ## See it work: a broker, a SIGKILL in the middle, every record accounted for
 	@$(VENV_PYTHON) -m barnabas.cli.main demo $(ARGS)
 
 check: setup ## Formatting, lint, types and import contracts, in seconds
@@ -50,6 +50,9 @@ check: setup ## Formatting, lint, types and import contracts, in seconds
 
 bench: setup ## Measure against the limits and the peers
 	@$(VENV_PYTHON) -m bench $(ARGS)
+
+docs: setup ## Write the reference page of the settings anew
+	@$(VENV_PYTHON) -m barnabas.services.settings > docs/configuration.md
 
 fmt: setup ## Format, and fix what lint can fix
 	@$(VENV_PYTHON) -m ruff check --fix-only --quiet .

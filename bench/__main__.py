@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.table import Table
 
-from bench import records, storage_append, storage_compaction, storage_open, storage_read
+from bench import (
+    broker,
+    broker_start,
+    records,
+    storage_append,
+    storage_compaction,
+    storage_open,
+    storage_read,
+    zero_copy,
+)
 from bench.measure import Row
 
 SUITES: dict[str, Callable[..., Iterator[Row]]] = {
@@ -16,6 +25,9 @@ SUITES: dict[str, Callable[..., Iterator[Row]]] = {
     "open": storage_open.rows,
     "compaction": storage_compaction.rows,
     "records": records.rows,
+    "broker": broker.rows,
+    "start": broker_start.rows,
+    "sendfile": zero_copy.rows,
 }
 
 

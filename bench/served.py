@@ -1,0 +1,50 @@
+"""A broker of its own process to measure, and what can be asked of a process."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.measure import scratch_directory
+
+BARNABAS = [sys.executable, "-m", "barnabas.cli.main"]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A running broker."""
+
+    bootstrap: str
+    pid: int
+    ready_after_s: float
+
+    def memory(self) -> int:
+        """Bytes of memory it holds."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def served(*settings: str, directory: Path | None = None) -> Iterator[Served]:
+    """A broker on a free port, with an empty data directory unless one is given."""
+    with scratch_directory() as scratch:
+        sets = [part for setting in settings for part in ("--set", setting)]
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            [*BARNABAS, "serve", "--data-dir", str(directory or scratch / "data"), "--listen", "127.0.0.1:0", *sets],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            ready_after_s = time.perf_counter() - start
+            if "ready on " not in line:
+                raise RuntimeError(f"the broker did not start: {line!r}")
+            yield Served(line.split("ready on ")[1].split()[0], process.pid, ready_after_s)
+        finally:
+            process.terminate()
+            process.wait()

@@ -1,0 +1,432 @@
+"""Three Kafka clients behind one face, so that a test says once what must hold for all of them.
+
+librdkafka is C, aiokafka and kafka-python have protocol codecs of their own and stop at other versions. Only what all
+three can do is here; what one of them alone can do is tested with that client.
+"""
+
+import asyncio
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from typing import Any, Final, NamedTuple, Protocol
+
+import aiokafka
+import confluent_kafka
+
+with warnings.catch_warnings():  # its schemas are loaded by functions that are on its way out
+    warnings.filterwarnings("ignore", r"(read|open)_text is deprecated", DeprecationWarning)
+    import kafka
+
+__all__ = ["CLIENTS", "QUIET", "TIMEOUT_S", "Client", "Consumer", "Message", "Place", "Read", "kafka"]
+
+TIMEOUT_S: Final = 20
+
+# librdkafka would write to stderr that a broker is gone which a test ended; and back soon, after a restart.
+QUIET: Final[dict[str, Any]] = {"log_level": 0, "reconnect.backoff.max.ms": 500}
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Message(NamedTuple):
+    """What is sent."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+    partition: int | None = None
+
+
+class Place(NamedTuple):
+    """Where a message went."""
+
+    partition: int
+    offset: int
+
+
+class Read(NamedTuple):
+    """What came back."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class Consumer(Protocol):
+    """A consumer of given partitions of one topic, from their beginning."""
+
+    def read(self, count: int, *, timeout_s: float = TIMEOUT_S) -> list[Read]:
+        """The next `count` messages, or fewer when the time is over."""
+        ...
+
+    def seek(self, partition: int, offset: int) -> None: ...
+    def pause(self, partition: int) -> None: ...
+    def resume(self, partition: int) -> None: ...
+    def beginning_offsets(self, partitions: Sequence[int]) -> dict[int, int]: ...
+    def end_offsets(self, partitions: Sequence[int]) -> dict[int, int]: ...
+    def offsets_for_times(self, times: Mapping[int, int]) -> dict[int, int | None]: ...
+    def close(self) -> None: ...
+
+
+class Client(Protocol):
+    """One of the clients."""
+
+    @property
+    def codecs(self) -> Sequence[str]: ...
+
+    def produce(
+        self,
+        bootstrap: str,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        acks: int | str = "all",
+        codec: str = "none",
+        is_idempotent: bool = False,
+    ) -> list[Place]:
+        """Send, wait for all answers, and say where each message went (with acks=0 nobody knows)."""
+        ...
+
+    def consume(
+        self, bootstrap: str, topic: str, partitions: Sequence[int] = (0,), *, is_committed: bool = False
+    ) -> AbstractContextManager[Consumer]: ...
+
+
+class Librdkafka:
+    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+
+    def produce(
+        self,
+        bootstrap: str,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        acks: int | str = "all",
+        codec: str = "none",
+        is_idempotent: bool = False,
+    ) -> list[Place]:
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": acks,
+                "compression.type": codec,
+                "enable.idempotence": is_idempotent,
+                "partitioner": "murmur2_random",
+                "linger.ms": 20,
+                "batch.size": 16384,  # as the others have it
+                **QUIET,
+            }
+        )
+        places: list[Place | None] = [None] * len(messages)
+
+        def note(index: int) -> Callable[[Any, Any], None]:
+            def on_delivery(error: Any, sent: Any) -> None:
+                if error is not None:
+                    raise confluent_kafka.KafkaException(error)
+                places[index] = Place(sent.partition(), sent.offset())
+
+            return on_delivery
+
+        for index, message in enumerate(messages):
+            producer.produce(
+                topic,
+                message.value,
+                message.key,
+                -1 if message.partition is None else message.partition,
+                on_delivery=note(index),
+                timestamp=message.timestamp_ms or 0,
+                headers=list(message.headers),
+            )
+        assert producer.flush(TIMEOUT_S) == 0
+        return [place for place in places if place is not None]
+
+    def consume(
+        self, bootstrap: str, topic: str, partitions: Sequence[int] = (0,), *, is_committed: bool = False
+    ) -> AbstractContextManager[Consumer]:
+        return closing(LibrdkafkaConsumer(bootstrap, topic, partitions, is_committed=is_committed))
+
+
+class LibrdkafkaConsumer:
+    def __init__(self, bootstrap: str, topic: str, partitions: Sequence[int], *, is_committed: bool) -> None:
+        self._topic = topic
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "not used",
+                "enable.auto.commit": False,
+                "check.crcs": True,
+                "isolation.level": "read_committed" if is_committed else "read_uncommitted",
+                **QUIET,
+            }
+        )
+        # Without it, the first question for an offset comes before the leader is known, and the next 0.5 s later.
+        self._consumer.list_topics(topic, TIMEOUT_S)
+        self._consumer.assign([self._at(partition, confluent_kafka.OFFSET_BEGINNING) for partition in partitions])
+
+    def _at(self, partition: int, offset: int = confluent_kafka.OFFSET_INVALID) -> confluent_kafka.TopicPartition:
+        return confluent_kafka.TopicPartition(self._topic, partition, offset)
+
+    def read(self, count: int, *, timeout_s: float = TIMEOUT_S) -> list[Read]:
+        found: list[Read] = []
+        deadline = time.monotonic() + timeout_s
+        while len(found) < count and (left_s := deadline - time.monotonic()) > 0:
+            for message in self._consumer.consume(count - len(found), min(left_s, 0.2)):
+                if message.error() is not None:
+                    raise confluent_kafka.KafkaException(message.error())
+                found.append(_read_of_librdkafka(message))
+        return found
+
+    def seek(self, partition: int, offset: int) -> None:
+        self._consumer.seek(self._at(partition, offset))
+
+    def pause(self, partition: int) -> None:
+        self._consumer.pause([self._at(partition)])
+
+    def resume(self, partition: int) -> None:
+        self._consumer.resume([self._at(partition)])
+
+    def beginning_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
+        return {partition: self._watermarks(partition)[0] for partition in partitions}
+
+    def end_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
+        return {partition: self._watermarks(partition)[1] for partition in partitions}
+
+    def _watermarks(self, partition: int) -> tuple[int, int]:
+        found = self._consumer.get_watermark_offsets(self._at(partition), TIMEOUT_S)
+        assert found is not None
+        return found
+
+    def offsets_for_times(self, times: Mapping[int, int]) -> dict[int, int | None]:
+        asked = [self._at(partition, timestamp_ms) for partition, timestamp_ms in times.items()]
+        found = self._consumer.offsets_for_times(asked, TIMEOUT_S)
+        return {each.partition: None if each.offset == confluent_kafka.OFFSET_END else each.offset for each in found}
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _read_of_librdkafka(message: Any) -> Read:
+    return Read(
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+    )
+
+
+def _read_of_python(message: Any) -> Read:
+    return Read(
+        message.partition, message.offset, message.timestamp, message.key, message.value, tuple(message.headers)
+    )
+
+
+class Aiokafka:
+    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+
+    def produce(
+        self,
+        bootstrap: str,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        acks: int | str = "all",
+        codec: str = "none",
+        is_idempotent: bool = False,
+    ) -> list[Place]:
+        async def run() -> list[Place]:
+            producer = aiokafka.AIOKafkaProducer(
+                bootstrap_servers=bootstrap,
+                acks=acks,
+                compression_type=None if codec == "none" else codec,
+                enable_idempotence=is_idempotent,
+                linger_ms=20,
+            )
+            async with asyncio.timeout(TIMEOUT_S), producer:
+                waits = [
+                    await producer.send(
+                        topic,
+                        message.value,
+                        message.key,
+                        partition=message.partition,
+                        timestamp_ms=message.timestamp_ms,
+                        headers=list(message.headers),
+                    )
+                    for message in messages
+                ]
+                sent = await asyncio.gather(*waits)
+            return [Place(each.partition, each.offset) for each in sent if each is not None]
+
+        return asyncio.run(run())
+
+    def consume(
+        self, bootstrap: str, topic: str, partitions: Sequence[int] = (0,), *, is_committed: bool = False
+    ) -> AbstractContextManager[Consumer]:
+        return closing(AiokafkaConsumer(bootstrap, topic, partitions, is_committed=is_committed))
+
+
+class AiokafkaConsumer:
+    """Runs its loop only while it is asked for something: enough for a test."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: Sequence[int], *, is_committed: bool) -> None:
+        self._runner = asyncio.Runner()
+        self._topic = topic
+        self._runner.run(self._begin(bootstrap, partitions, is_committed=is_committed))
+
+    async def _begin(self, bootstrap: str, partitions: Sequence[int], *, is_committed: bool) -> None:
+        self._consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=bootstrap,
+            group_id=None,
+            auto_offset_reset="none",
+            isolation_level="read_committed" if is_committed else "read_uncommitted",
+        )
+        self._consumer.assign([self._at(partition) for partition in partitions])
+        await self._consumer.start()
+        await self._consumer.seek_to_beginning()
+
+    def _at(self, partition: int) -> Any:
+        return aiokafka.TopicPartition(self._topic, partition)
+
+    def read(self, count: int, *, timeout_s: float = TIMEOUT_S) -> list[Read]:
+        return self._runner.run(self._read(count, timeout_s))
+
+    async def _read(self, count: int, timeout_s: float) -> list[Read]:
+        found: list[Read] = []
+        deadline = time.monotonic() + timeout_s
+        while len(found) < count and (left_s := deadline - time.monotonic()) > 0:
+            batches = await self._consumer.getmany(timeout_ms=int(left_s * 1000), max_records=count - len(found))
+            found += [_read_of_python(message) for messages in batches.values() for message in messages]
+        return found
+
+    def seek(self, partition: int, offset: int) -> None:
+        self._consumer.seek(self._at(partition), offset)
+
+    def pause(self, partition: int) -> None:
+        async def pause() -> None:  # it wants a running loop
+            self._consumer.pause(self._at(partition))
+
+        self._runner.run(pause())
+
+    def resume(self, partition: int) -> None:
+        self._consumer.resume(self._at(partition))
+
+    def beginning_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
+        found = self._runner.run(self._consumer.beginning_offsets([self._at(each) for each in partitions]))
+        return {at.partition: offset for at, offset in found.items()}
+
+    def end_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
+        found = self._runner.run(self._consumer.end_offsets([self._at(each) for each in partitions]))
+        return {at.partition: offset for at, offset in found.items()}
+
+    def offsets_for_times(self, times: Mapping[int, int]) -> dict[int, int | None]:
+        asked = {self._at(partition): timestamp_ms for partition, timestamp_ms in times.items()}
+        found = self._runner.run(self._consumer.offsets_for_times(asked))
+        return {at.partition: None if each is None else each.offset for at, each in found.items()}
+
+    def close(self) -> None:
+        with self._runner:
+            self._runner.run(self._consumer.stop())
+
+
+class KafkaPython:
+    codecs = ("none", "gzip")  # for the others it needs packages that nothing else here does
+
+    def produce(
+        self,
+        bootstrap: str,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        acks: int | str = "all",
+        codec: str = "none",
+        is_idempotent: bool = False,
+    ) -> list[Place]:
+        producer = kafka.KafkaProducer(
+            bootstrap_servers=bootstrap,
+            acks=acks,
+            compression_type=None if codec == "none" else codec,
+            enable_idempotence=is_idempotent,
+            linger_ms=20,
+            reconnect_backoff_max_ms=500,
+        )
+        with closing(producer):
+            waits = [
+                producer.send(
+                    topic,
+                    message.value,
+                    message.key,
+                    list(message.headers),
+                    partition=message.partition,
+                    timestamp_ms=message.timestamp_ms,
+                )
+                for message in messages
+            ]
+            sent = [wait.get(TIMEOUT_S) for wait in waits]
+        return [Place(each.partition, each.offset) for each in sent]
+
+    def consume(
+        self, bootstrap: str, topic: str, partitions: Sequence[int] = (0,), *, is_committed: bool = False
+    ) -> AbstractContextManager[Consumer]:
+        return closing(KafkaPythonConsumer(bootstrap, topic, partitions, is_committed=is_committed))
+
+
+class KafkaPythonConsumer:
+    def __init__(self, bootstrap: str, topic: str, partitions: Sequence[int], *, is_committed: bool) -> None:
+        self._topic = topic
+        self._consumer = kafka.KafkaConsumer(
+            bootstrap_servers=bootstrap,
+            group_id=None,
+            auto_offset_reset="none",
+            isolation_level="read_committed" if is_committed else "read_uncommitted",
+            reconnect_backoff_max_ms=500,
+        )
+        self._consumer.assign([self._at(partition) for partition in partitions])
+        self._consumer.seek_to_beginning()
+
+    def _at(self, partition: int) -> Any:
+        return kafka.TopicPartition(self._topic, partition)
+
+    def read(self, count: int, *, timeout_s: float = TIMEOUT_S) -> list[Read]:
+        found: list[Read] = []
+        deadline = time.monotonic() + timeout_s
+        while len(found) < count and (left_s := deadline - time.monotonic()) > 0:
+            batches = self._consumer.poll(timeout_ms=int(left_s * 1000), max_records=count - len(found))
+            found += [_read_of_python(message) for messages in batches.values() for message in messages]
+        return found
+
+    def seek(self, partition: int, offset: int) -> None:
+        self._consumer.seek(self._at(partition), offset)
+
+    def pause(self, partition: int) -> None:
+        self._consumer.pause(self._at(partition))
+
+    def resume(self, partition: int) -> None:
+        self._consumer.resume(self._at(partition))
+
+    def beginning_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
+        found = self._consumer.beginning_offsets([self._at(each) for each in partitions])
+        return {at.partition: offset for at, offset in found.items()}
+
+    def end_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
+        found = self._consumer.end_offsets([self._at(each) for each in partitions])
+        return {at.partition: offset for at, offset in found.items()}
+
+    def offsets_for_times(self, times: Mapping[int, int]) -> dict[int, int | None]:
+        asked = {self._at(partition): timestamp_ms for partition, timestamp_ms in times.items()}
+        found = self._consumer.offsets_for_times(asked)
+        return {at.partition: None if each is None else each.offset for at, each in found.items()}
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+CLIENTS: Final[Mapping[str, Client]] = {
+    "librdkafka": Librdkafka(),
+    "aiokafka": Aiokafka(),
+    "kafka-python": KafkaPython(),
+}

@@ -1,0 +1,182 @@
+"""A whole node with its clients, through crashes, kills and resets: what clients were told stays true.
+
+BARNABAS_SEEDS says how many runs, BARNABAS_FIRST_SEED where to begin, as for the other machines here. One run alone:
+PYTHONPATH=. python -m tests.simulation.node_support SEED
+"""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from barnabas.core.metadata.records import MetadataRecord
+from barnabas.core.model import TopicPartition
+from barnabas.core.records.batch import BatchHeader
+from barnabas.core.replica.producers import ProducerStates
+from barnabas.runtime.metadata_log import MetadataLog
+from barnabas.runtime.partition import AckCallback, Partition
+from barnabas.storage.checkpoints import Checkpoints
+from barnabas.storage.data_dir import DataDir
+from barnabas.storage.log import Appended, Log
+from barnabas.storage.unsynced import FlushPlan
+from tests.simulation.node_history import Violation
+from tests.simulation.node_support import run
+from tests.simulation.storage_machine import seeds
+
+SEEDS = 12
+PLANTED_SEEDS = 40
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """A simulated crash is logged as the error it would be anywhere else."""
+    caplog.set_level("CRITICAL")
+
+
+def test_what_clients_were_told_stays_true() -> None:
+    mine = list(seeds(default=SEEDS))
+
+    counts: Counter[str] = Counter()
+    for seed in mine:
+        try:
+            counts += run(seed)[0]
+        except BaseException as error:
+            error.add_note(f"PYTHONPATH=. python -m tests.simulation.node_support {seed}")
+            raise
+
+    print(f"{len(mine)} seeds: {dict(counts.most_common())}")
+    for event in ("lose_power", "crash in a disk call", "lose_process", "deleted", "unacknowledged", "fetched"):
+        assert counts[event] >= len(mine) // 2, f"the simulation hardly sees '{event}' any more"
+
+
+def test_the_same_seed_gives_the_same_run_in_another_process_too() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "4711"}
+    command = [sys.executable, "-m", "tests.simulation.node_support", "4711"]
+
+    counts, trace_hash = run(4711)
+    other = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+
+    assert run(4711) == (counts, trace_hash)
+    assert other.stdout.split()[-1] == trace_hash
+
+
+# Planted bugs
+
+
+def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    def call_at_once(_partition: Partition, _end_offset: int, callback: AckCallback) -> None:
+        callback(None)
+
+    patch.setattr(Partition, "call_when_acked", call_at_once)
+
+
+def take_every_retry_for_new(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ProducerStates, "find_duplicate", lambda _states, _header: None)
+    patch.setattr(ProducerStates, "check", lambda _states, _header: None)
+
+
+def show_what_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    append = Partition.append
+
+    def append_and_show(partition: Partition, data: bytearray | memoryview, *, now_ms: int) -> Appended:
+        appended = append(partition, data, now_ms=now_ms)
+        partition._advance(partition.log.end_offset)
+        return appended
+
+    patch.setattr(Partition, "append", append_and_show)
+
+
+def leave_the_files_of_deleted_topics(patch: pytest.MonkeyPatch) -> None:
+    def forget_only(data_dir: DataDir, partitions: Sequence[TopicPartition]) -> Callable[[], None]:
+        for partition in partitions:
+            data_dir.logs.pop(partition, None)
+        return lambda: None
+
+    patch.setattr(DataDir, "begin_deletion", forget_only)
+
+
+def answer_before_the_metadata_is_synced(patch: pytest.MonkeyPatch) -> None:
+    async def settle(metadata: MetadataLog, records: Sequence[MetadataRecord]) -> None:
+        metadata._log.flushed_offset = metadata._log.end_offset
+        metadata._apply(records)
+        metadata._notify(records)
+
+    patch.setattr(MetadataLog, "_settle", settle)
+
+
+def forget_producers_over_a_restart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ProducerStates, "restore", lambda _states, _producers: None)
+    patch.setattr("barnabas.storage.recovery.replay_batch", lambda *_arguments: None)
+
+
+def checkpoint_what_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    set_point = Checkpoints.set_recovery_point
+
+    def set_end(checkpoints: Checkpoints, partition: TopicPartition, offset: int) -> None:
+        set_point(checkpoints, partition, offset + 1 if offset else 0)
+
+    patch.setattr(Checkpoints, "set_recovery_point", set_end)
+
+
+def sync_nothing_of_the_second_file_on(patch: pytest.MonkeyPatch) -> None:
+    def run_short(plan: FlushPlan) -> None:
+        plan.files[0].sync()
+
+    patch.setattr(FlushPlan, "run", run_short)
+
+
+def answer_a_retry_with_the_end_of_the_log(patch: pytest.MonkeyPatch) -> None:
+    check = Log._check_producer
+
+    def wrong(log: Log, data: bytearray | memoryview, header: BatchHeader) -> object:
+        written = check(log, data, header)
+        return None if written is None else written._replace(first_offset=log.end_offset)
+
+    patch.setattr(Log, "_check_producer", wrong)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        acknowledge_before_the_sync,
+        take_every_retry_for_new,
+        show_what_is_not_synced,
+        leave_the_files_of_deleted_topics,
+        answer_before_the_metadata_is_synced,
+        forget_producers_over_a_restart,
+        checkpoint_what_is_not_synced,
+        sync_nothing_of_the_second_file_on,
+        answer_a_retry_with_the_end_of_the_log,
+    ],
+)
+def test_the_simulation_notices_a_planted_bug(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+
+    caught = next((found for seed in range(PLANTED_SEEDS) if (found := _caught(seed)) is not None), None)
+
+    assert caught is not None, f"{PLANTED_SEEDS} runs did not notice"
+    print(f"caught: {caught}")
+
+
+def _caught(seed: int) -> str | None:
+    """How a run failed, if it did; anything but a broken promise would be a bug of the plant."""
+    try:
+        run(seed)
+    except ExceptionGroup as group:
+        found = group.subgroup(Violation)
+        if found is None:
+            raise
+        return f"by seed {seed}, {_first(found)}"
+    return None
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,198 @@
+"""Anything a client may send, in every API and version, to a whole node.
+
+Requests made by hypothesis from kio's schemas with any values they can have, and the same bytes changed. Each is
+followed by an honest request on the same connection. The oracle: an answer that kio can read, or a closed connection;
+and a node that complains of nothing, lives, and serves.
+
+BARNABAS_FUZZ_EXAMPLES raises the number of examples for each version of each API.
+"""
+
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from barnabas.core.records.batch import Codec
+from barnabas.core.records.record import Record, encode_batch
+from barnabas.wire.apis import APIS, FETCH, PRODUCE, Api
+from barnabas.wire.produce import read_produce
+from tests.system.running import Client, RunningNode, create_topic, read_answer
+from tests.unit.edge.kafka.calling import frame_of
+from tests.unit.wire.kio_values import encode, requests
+
+EXAMPLES = int(os.environ.get("BARNABAS_FUZZ_EXAMPLES", "6"))
+FUZZ = settings(
+    max_examples=EXAMPLES,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.reuse, Phase.generate, Phase.shrink],
+)
+SHORT_WAIT_S = 0.3
+BY_API = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+BATCHES = st.builds(
+    lambda count, codec, fields, key: bytes(
+        encode_batch([Record(n, 1, key, b"v" * n) for n in range(count)], codec=codec, **fields)
+    ),
+    st.integers(1, 5),
+    st.sampled_from(Codec),
+    st.sampled_from(
+        [{}, {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}, {"is_transactional": True, "producer_id": 1}]
+    ),
+    st.none() | st.just(b"k"),
+)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
+    node = RunningNode(tmp_path_factory.mktemp("fuzz"), max_incremental_fetch_session_cache_slots="10")
+    for name, configs in (("t", {}), ("a", {"cleanup_policy": "compact"}), ("0", {"compression_type": "zstd"})):
+        create_topic(node.port, name, 2, **configs)
+    yield node
+    node.check()
+    node.stop()
+
+
+class Fuzzer:
+    """Sends what it is given and holds the node to the oracle; keeps its connection while that is open."""
+
+    def __init__(self, node: RunningNode) -> None:
+        self._node = node
+        self._client = node.connect()
+        self.sent = 0
+
+    def send(self, api: Api, version: int, frame: bytes, *, is_valid: bool) -> None:
+        self.sent += 1
+        self._client.socket.settimeout(SHORT_WAIT_S if api is FETCH else 20)
+        try:
+            is_open, answers = self._client.ask_raw(frame)
+        except TimeoutError:
+            assert api is FETCH, "no answer, and no end"  # a poll may take as long as it asks for
+            is_open, answers = False, []
+        if not is_open:
+            self._client.socket.close()
+            self._client = self._node.connect()
+        assert self._node.errors == [], self._node.errors[-1]
+        assert self._node.is_alive
+        assert len(answers) <= 1
+        if is_valid and answers:
+            assert answers[0][:4] == frame[4:8]
+            read_answer(api, version, answers[0])
+        if is_valid and not is_open and api is not FETCH:
+            assert api is PRODUCE, "a request that follows its schema is answered"
+            assert_wants_no_answer(frame, version)
+
+    def close(self) -> None:
+        self._client.socket.close()
+
+
+def assert_wants_no_answer(frame: bytes, version: int) -> None:
+    body_at = 11 + (version >= PRODUCE.flexible_from)
+    assert read_produce(memoryview(frame), body_at, len(frame), version).acks == 0
+
+
+@pytest.fixture
+def fuzzer(node: RunningNode) -> Iterator[Fuzzer]:
+    fuzzer = Fuzzer(node)
+    yield fuzzer
+    fuzzer.close()
+
+
+def tamed(entity: Any, data: st.DataObject) -> Any:
+    """A request that does not wait for long, and that sometimes brings a real batch to a real topic."""
+    if hasattr(entity, "max_wait"):
+        entity = replace(entity, max_wait=min(entity.max_wait, timedelta(milliseconds=2)))
+    topics = getattr(entity, "topic_data", ())
+    if topics and topics[0].partition_data and data.draw(st.booleans()):
+        part = replace(topics[0].partition_data[0], index=data.draw(st.integers(0, 2)), records=data.draw(BATCHES))
+        topic = replace(topics[0], partition_data=(part, *topics[0].partition_data[1:]))
+        entity = replace(entity, topic_data=(topic, *topics[1:]), acks=data.draw(st.sampled_from([-1, 0, 1, 5])))
+    return entity
+
+
+@BY_API
+def test_any_values_are_answered(fuzzer: Fuzzer, api: Api) -> None:
+    for version in range(api.min_version, api.max_version + 1):
+
+        @given(requests(api, version), st.data())
+        @FUZZ
+        def check(entity: Any, data: st.DataObject) -> None:
+            frame = frame_of(api, version, encode(tamed(entity, data)))  # noqa: B023 - called in this turn
+            fuzzer.send(api, version, frame, is_valid=True)  # noqa: B023
+
+        check()
+
+
+MUTATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["set", "insert", "cut", "repeat", "count"]),
+        st.integers(0, 2**16),
+        st.binary(min_size=1, max_size=6)
+        | st.sampled_from([b"\xff\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff"]),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def mutated(frame: bytes, mutations: list[tuple[str, int, bytes]]) -> bytes:
+    out = bytearray(frame)
+    for kind, where, value in mutations:
+        at = where % (len(out) + 1)
+        match kind:
+            case "set":
+                out[at : at + len(value)] = value
+            case "insert":
+                out[at:at] = value
+            case "cut":
+                del out[at : at + where % 7 + 1]
+            case "repeat":
+                out[at:at] = out[at : at + 20]
+            case _:
+                out[at : at + 1] = bytes([value[0]])
+    return bytes(out) or b"\x00"
+
+
+@BY_API
+def test_any_bytes_are_answered_or_refused(fuzzer: Fuzzer, api: Api) -> None:
+    for version in range(api.min_version, api.max_version + 1):
+
+        @given(requests(api, version), MUTATIONS, st.data())
+        @FUZZ
+        def check(entity: Any, mutations: list[tuple[str, int, bytes]], data: st.DataObject) -> None:
+            frame = mutated(frame_of(api, version, encode(tamed(entity, data))), mutations)  # noqa: B023
+            of = APIS.get(int.from_bytes(frame[:2], "big"), api)
+            fuzzer.send(FETCH if FETCH in (of, api) else of, version, frame, is_valid=False)  # noqa: B023
+
+        check()
+
+
+@given(st.lists(st.binary(max_size=60), min_size=1, max_size=5))
+@settings(FUZZ, max_examples=EXAMPLES * 10)
+def test_any_stream_of_bytes_is_answered_or_closed(node: RunningNode, pieces: list[bytes]) -> None:
+    with Client(node.port, timeout_s=5) as client:
+        for piece in pieces:
+            client.send_bytes(piece)
+        try:
+            client.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            return
+        while client.receive() is not None:
+            pass
+    assert node.errors == []
+
+
+@given(st.sampled_from(sorted(APIS)), st.integers(-(2**15), 2**15 - 1), st.binary(max_size=40))
+@settings(FUZZ, max_examples=EXAMPLES * 10)
+def test_any_version_is_answered_or_closed(node: RunningNode, key: int, version: int, body: bytes) -> None:
+    with Client(node.port, timeout_s=5) as client:
+        frame = key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + b"\x00\x00\x00\x07" + body
+        try:
+            client.ask_raw(frame)
+        except TimeoutError:
+            assert key == FETCH.key
+    assert node.errors == []

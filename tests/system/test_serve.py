@@ -1,0 +1,136 @@
+"""``barnabas serve`` as a process: how it starts, is configured, refuses and stops."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from barnabas.client import Bus
+
+SERVE = [sys.executable, "-m", "barnabas.cli.main", "serve"]
+
+
+@contextmanager
+def serving(*options: str, environ: Mapping[str, str] | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process, and the line it said when it was ready."""
+    with subprocess.Popen(
+        [*SERVE, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(environ or {})},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def refused(*options: str, environ: Mapping[str, str] | None = None) -> str:
+    """What it says on stderr when it does not start: one line."""
+    done = subprocess.run(
+        [*SERVE, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **(environ or {})},
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def bootstrap_of(line: str) -> str:
+    return line.partition("ready on ")[2].split(maxsplit=1)[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    with serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (process, line):
+        with Bus(bootstrap_of(line)) as bus:
+            bus.send("t", b"v").result(10)
+        process.send_signal(number)
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
+    with serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (process, line):
+        with Bus(bootstrap_of(line)) as bus:
+            bus.create_topic("t", partitions=2, config={"retention.ms": "12345678"})
+            bus.send("t", b"v", partition=1).result(10)
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+    with (
+        serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (_, line),
+        Bus(bootstrap_of(line)) as bus,
+    ):
+        assert bus.get("t", 1, 0).value == b"v"
+        assert bus.describe_topic("t").config["retention.ms"] == "12345678"
+
+
+def test_a_second_node_on_the_same_data_is_refused(tmp_path: Path) -> None:
+    with serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (process, _):
+        said = refused("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert f"in use by another node (process {process.pid})" in said
+
+
+def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
+    with serving("--data-dir", str(tmp_path / "one"), "--listen", "127.0.0.1:0") as (_, line):
+        address = bootstrap_of(line)
+        said = refused("--data-dir", str(tmp_path / "two"), "--listen", address)
+    assert f"cannot listen on {address}" in said
+    assert "--listen" in said
+
+
+def test_settings_come_from_a_file_the_environment_and_flags(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=2\nlisteners=PLAINTEXT://127.0.0.1:0\nnode.id=5\n")
+    environ = {"BARNABAS_NUM_PARTITIONS": "3"}
+    with (
+        serving("--config", str(file), "--data-dir", str(tmp_path / "data"), "--node-id", "7", environ=environ) as (
+            _,
+            line,
+        ),
+        Bus(bootstrap_of(line)) as bus,
+    ):
+        assert line.startswith("barnabas node 7 is ready on 127.0.0.1:")
+        assert bus.create_topic("t").partition_count == 3
+
+
+def test_clients_are_told_the_advertised_address(tmp_path: Path) -> None:
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
+
+    options = ("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--advertise", "localhost:5555")
+    with serving(*options) as (_, line):
+        brokers = AdminClient({"bootstrap.servers": bootstrap_of(line)}).list_topics(timeout=30).brokers
+    assert [f"{broker.host}:{broker.port}" for broker in brokers.values()] == ["localhost:5555"]
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "expected"),
+    [
+        (["--set", "num.partition=3"], {}, "num.partitions"),
+        (["--set", "num.partitions=many"], {}, "num.partitions"),
+        (["--listen", "nowhere"], {}, "--listen must be HOST:PORT"),
+        ([], {"BARNABAS_NUM_PARTITIONS": "0"}, "BARNABAS_NUM_PARTITIONS"),
+        (["--config", "/does/not/exist.toml"], {}, "/does/not/exist.toml"),
+        (["--data-dir", "/proc/nowhere"], {}, "/proc/nowhere"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    tmp_path: Path, options: list[str], environ: Mapping[str, str], expected: str
+) -> None:
+    said = refused("--data-dir", str(tmp_path), *options, environ=environ)
+    assert said.startswith("barnabas: ")
+    assert expected in said
