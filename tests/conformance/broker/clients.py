@@ -75,9 +75,6 @@ class Consumer(Protocol):
 class Client(Protocol):
     """One of the clients."""
 
-    @property
-    def codecs(self) -> Sequence[str]: ...
-
     def produce(
         self,
         bootstrap: str,
@@ -97,8 +94,6 @@ class Client(Protocol):
 
 
 class Librdkafka:
-    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
-
     def produce(
         self,
         bootstrap: str,
@@ -227,8 +222,6 @@ def _read_of_python(message: Any) -> Read:
 
 
 class Aiokafka:
-    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
-
     def produce(
         self,
         bootstrap: str,
@@ -334,8 +327,6 @@ class AiokafkaConsumer:
 
 
 class KafkaPython:
-    codecs = ("none", "gzip")  # for the others it needs packages that nothing else here does
-
     def produce(
         self,
         bootstrap: str,
