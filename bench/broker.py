@@ -99,7 +99,7 @@ def _consume_in_python(bootstrap: str, topic: str, count: int) -> float:
     def work() -> None:
         nonlocal seen
         while seen < count:
-            seen += len(consumer.consume(10_000, 5))
+            seen += len(consumer.consume(min(10_000, count - seen), 5))
 
     took = seconds(work)
     consumer.close()

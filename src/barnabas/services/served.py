@@ -5,12 +5,14 @@ when its files are gone, durably: a crash in between must not hand old records t
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from barnabas.core.errors import UnknownTopicId, UnknownTopicOrPartition
+from barnabas.core.errors import StorageError, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.core.metadata.image import Image
+from barnabas.core.metadata.names import is_internal
 from barnabas.core.metadata.records import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -26,6 +28,8 @@ from barnabas.runtime.partition import Logs, Partition
 from barnabas.services.settings import TopicConfig
 from barnabas.services.settings.topic_config import opens_batches
 
+log = logging.getLogger("barnabas.topics")
+
 
 @dataclass(slots=True, eq=False)
 class ServedTopic:
@@ -34,7 +38,7 @@ class ServedTopic:
     name: str
     topic_id: UUID
     config: TopicConfig
-    must_open: bool = False  # whether batches are looked into before they are taken
+    must_open: bool = False  # whether batches are looked into before they are taken, or refused
     partitions: dict[int, Partition] = field(default_factory=dict)
 
     def get(self, partition: int) -> Partition:
@@ -112,7 +116,7 @@ class ServedTopics:
 
     def _add_topic(self, record: TopicRecord) -> None:
         config = self._resolve(record.name)
-        topic = ServedTopic(record.name, record.topic_id, config, opens_batches(config))
+        topic = ServedTopic(record.name, record.topic_id, config, _must_open(record.name, config))
         self.by_name[topic.name] = self.by_id[topic.topic_id] = topic
 
     def _set_partition(self, record: PartitionRecord) -> None:
@@ -130,7 +134,7 @@ class ServedTopics:
         topic = self.by_name.get(name)
         if topic is not None:
             topic.config = self._resolve(name)
-            topic.must_open = opens_batches(topic.config)
+            topic.must_open = _must_open(name, topic.config)
             for partition in topic.partitions.values():
                 partition.configure(topic.config.log)
 
@@ -145,6 +149,15 @@ class ServedTopics:
 
     async def _remove_files(self, topic: ServedTopic) -> None:
         names = [partition.name for partition in topic.partitions.values()]
-        removal = self._logs.data_dir.begin_deletion(names)
-        await self._offload.run(removal)
-        self._removals.pop(topic.name, None)
+        try:
+            await self._offload.run(self._logs.data_dir.begin_deletion(names))
+        except StorageError as error:
+            # The directory is offline, and whoever uses it hears so; the next start removes what is left.
+            log.error("the files of topic %s are not removed: %s", topic.name, error)
+        finally:
+            self._removals.pop(topic.name, None)
+
+
+def _must_open(name: str, config: TopicConfig) -> bool:
+    """Whether a client's batches for a topic go the long way. Those for the broker's own topics do, to be refused."""
+    return is_internal(name) or opens_batches(config)

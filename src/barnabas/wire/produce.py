@@ -4,6 +4,7 @@ Served: versions 3 to 13. From 9 on flexible, from 13 on topics are named by the
 """
 
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -229,6 +230,31 @@ def write_produce(version: int, topics: list[TopicAnswer], *, throttle_ms: int =
     if is_flexible:
         out += b"\x00"
     return bytes(out)
+
+
+def write_single(
+    version: int,
+    name: str | None,
+    topic_id: UUID | None,
+    place: tuple[int, int, int, int, int],
+) -> bytes:
+    """As `write_produce`, for one partition that took its records: its number, 0, and the next three fields."""
+    before, after = _around_single(version, name, topic_id)
+    if version < _LOG_START_FROM:
+        return before + _PLACED.pack(*place[:4]) + after
+    return before + _PLACED_START.pack(*place) + after
+
+
+@lru_cache(maxsize=1024)
+def _around_single(version: int, name: str | None, topic_id: UUID | None) -> tuple[bytes, bytes]:
+    """What is the same in every such answer for a topic: the bytes before the place, and those after it."""
+    marker = PartitionAnswer(-1, -1, -1, -1, -1)
+    whole = write_produce(version, [TopicAnswer(name, topic_id, [marker])])
+    placed = (_PLACED if version < _LOG_START_FROM else _PLACED_START).size
+    is_flexible = version >= FLEXIBLE_FROM
+    name_size = 16 if version >= TOPIC_IDS_FROM else len(_string(name, is_flexible=is_flexible))
+    start = name_size + 2 * len(_count(1, is_flexible=is_flexible))
+    return whole[:start], whole[start + placed :]
 
 
 def _write_partition(out: bytearray, version: int, answer: PartitionAnswer) -> None:

@@ -21,6 +21,7 @@ from barnabas.wire.produce import (
     read_produce,
     read_single,
     write_produce,
+    write_single,
 )
 from tests.unit.wire.kio_values import decode_response, encode, requests, responses
 
@@ -230,3 +231,12 @@ def test_a_message_that_quotes_a_long_name_is_cut_to_what_the_format_holds(versi
     answer = PartitionAnswer(0, 3, error_message=f"topic '{name}' does not exist", record_errors=((0, name * 2),))
     topic_id = None if version < TOPIC_IDS_FROM else UUID(int=1)
     decode_response(PRODUCE, version, write_produce(version, [TopicAnswer(name, topic_id, [answer])]))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["t", "n" * 249, "topic-é"])
+def test_the_short_way_writes_what_the_long_one_does(version: int, name: str) -> None:
+    topic_id = UUID(int=2**100 + len(name))
+    for place in ((3, 0, 0, -1, 0), (2**31 - 1, 0, 2**62, 1_700_000_000_000, 17)):
+        long = write_produce(version, [TopicAnswer(name, topic_id, [PartitionAnswer(*place)])])
+        assert write_single(version, name, topic_id, place) == long

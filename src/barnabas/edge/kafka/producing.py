@@ -28,6 +28,7 @@ from barnabas.wire.produce import (
     read_produce,
     read_single,
     write_produce,
+    write_single,
 )
 
 MAX_MESSAGE: Final = 500
@@ -80,15 +81,14 @@ class Producing:
             appended = self._produce.append(topic, partition, single.records, acks=single.acks)
         except BarnabasError as error:
             return _encode(header, [TopicAnswer(single.name, single.topic_id, [_refused(index, error)])])
-        answer = PartitionAnswer(
-            index, 0, appended.first_offset, appended.log_append_time, partition.log.log_start_offset
-        )
-        answers = [TopicAnswer(single.name, single.topic_id, [answer])]
+        place = (index, 0, appended.first_offset, appended.log_append_time, partition.log.log_start_offset)
         end_offset = appended.last_offset + 1
         if single.acks == ACKS_ALL and partition.high_watermark < end_offset:
+            answers = [TopicAnswer(single.name, single.topic_id, [PartitionAnswer(*place)])]
             wait = _Wait(partition, end_offset, answers[0].partitions, 0)
             return Pending(header, answers, [wait], timeout_s=max(single.timeout_ms, 0) / 1000)
-        return _encode(header, answers)
+        body = write_single(header.version, single.name, single.topic_id, place)
+        return [answer_head(header, len(body)) + body]
 
     async def _handle_opened(
         self, header: RequestHeader, request: ProduceRequest, topics: "list[ServedTopic | BarnabasError]"
