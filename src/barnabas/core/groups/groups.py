@@ -1,0 +1,124 @@
+"""All groups of one partition of the coordinator log: what is replicated of them.
+
+Owns that state; only `apply` changes it, one entry at a time, live and in a replay. The log is compacted, so an entry
+may come without those it followed: each is taken by itself, and a tombstone of what is not there changes nothing. The
+same entries give equal groups on every node.
+
+A group is of one type, by what is known of it: a record of a classic group, records of a consumer group (KIP-848), or
+nothing but offsets, which is a simple group. Nothing is kept of a group that has none of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from barnabas.core.groups.consumer_state import ConsumerEntry, ConsumerGroup, group_tombstones
+from barnabas.core.groups.records import ClassicGroupRecord, GroupEntry, GroupRecord, GroupTombstone, OffsetRecord
+
+
+class GroupType(Enum):
+    """Which protocol the members of a group speak, in the words that clients read."""
+
+    CLASSIC = "Classic"  # simple groups too
+    CONSUMER = "Consumer"
+
+
+# By topic and partition.
+GroupOffsets: TypeAlias = Mapping[str, Mapping[int, OffsetRecord]]
+
+_NO_OFFSETS: Final[GroupOffsets] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class Groups:
+    """The groups as the log has them. Read what you like, change it through `apply` alone."""
+
+    classic: dict[str, ClassicGroupRecord] = field(default_factory=dict)
+    consumer: dict[str, ConsumerGroup] = field(default_factory=dict)
+    offsets: dict[str, dict[str, dict[int, OffsetRecord]]] = field(default_factory=dict)
+
+    def type_of(self, group: str) -> GroupType | None:
+        """The type of a group; None when it is not there."""
+        if group in self.consumer:
+            return GroupType.CONSUMER
+        return GroupType.CLASSIC if group in self.classic or group in self.offsets else None
+
+    def offsets_of(self, group: str) -> GroupOffsets:
+        """What a group has committed."""
+        return self.offsets.get(group, _NO_OFFSETS)
+
+    def find_offset(self, group: str, topic: str, partition: int) -> OffsetRecord | None:
+        """What a group has committed for a partition."""
+        return self.offsets_of(group).get(topic, {}).get(partition)
+
+    def names(self) -> list[str]:
+        """All groups, in order."""
+        return sorted({*self.classic, *self.consumer, *self.offsets})
+
+    def tombstones_of_group(self, group: str) -> Iterator[GroupTombstone]:
+        """What removes a group, but for its offsets."""
+        if group in self.classic:
+            yield GroupTombstone(ClassicGroupRecord, (group,))
+        yield from self.tombstones_of_consumer_group(group)
+
+    def tombstones_of_consumer_group(self, group: str) -> Iterator[GroupTombstone]:
+        """What removes a consumer group, but for its offsets."""
+        if group in self.consumer:
+            yield from group_tombstones(self.consumer[group])
+
+    def tombstones_of_offsets(self, group: str) -> Iterator[GroupTombstone]:
+        """What removes all offsets of a group."""
+        for topic, partitions in sorted(self.offsets_of(group).items()):
+            for partition in sorted(partitions):
+                yield GroupTombstone(OffsetRecord, (group, topic, partition))
+
+    def apply(self, entry: GroupEntry) -> None:
+        """Take one entry of the log."""
+        if isinstance(entry, OffsetRecord):
+            topics = self.offsets.setdefault(entry.group, {})
+            topics.setdefault(entry.topic, {})[entry.partition] = entry
+        elif isinstance(entry, GroupTombstone):
+            self._remove(entry)
+        elif isinstance(entry, ClassicGroupRecord):
+            self.classic[entry.group] = entry
+        else:
+            self._apply_consumer(entry)
+
+    def _remove(self, tombstone: GroupTombstone) -> None:
+        group = tombstone.group
+        if tombstone.of is ClassicGroupRecord:
+            self.classic.pop(group, None)
+        elif tombstone.of is OffsetRecord:
+            self._remove_offset(group, str(tombstone.key[1]), int(tombstone.key[2]))
+        else:
+            self._apply_consumer(tombstone)
+
+    def _apply_consumer(self, entry: ConsumerEntry) -> None:
+        group = self.consumer.get(entry.group)
+        if group is None:
+            group = self.consumer[entry.group] = ConsumerGroup(entry.group)
+        group.apply(entry)
+        if group.is_gone:
+            del self.consumer[entry.group]
+
+    def _remove_offset(self, group: str, topic: str, partition: int) -> None:
+        topics = self.offsets.get(group, {})
+        partitions = topics.get(topic, {})
+        partitions.pop(partition, None)
+        if not partitions:
+            topics.pop(topic, None)
+        if not topics:
+            self.offsets.pop(group, None)
+
+    def to_records(self) -> Iterator[GroupRecord]:
+        """The records that make empty groups equal to these."""
+        for _, record in sorted(self.classic.items()):
+            yield record
+        for name in sorted(self.consumer):
+            yield from self.consumer[name].to_records()
+        for _, topics in sorted(self.offsets.items()):
+            for _, partitions in sorted(topics.items()):
+                for _, offset in sorted(partitions.items()):
+                    yield offset
