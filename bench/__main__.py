@@ -10,6 +10,7 @@ from rich.table import Table
 from bench import (
     broker,
     broker_start,
+    groups,
     records,
     storage_append,
     storage_compaction,
@@ -27,6 +28,7 @@ SUITES: dict[str, Callable[..., Iterator[Row]]] = {
     "records": records.rows,
     "broker": broker.rows,
     "start": broker_start.rows,
+    "groups": groups.rows,
     "sendfile": zero_copy.rows,
 }
 

@@ -33,6 +33,7 @@ from barnabas.services.broker import Broker
 from barnabas.services.broker_config import BrokerConfig
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
+from barnabas.services.groups import GroupConfig, GroupService
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.served import ServedTopics
@@ -97,15 +98,19 @@ class Node:
             try:
                 self._open_logs(broker, data_dir)
                 broker.served.start(tasks)
+                broker.groups.start(tasks)
                 flushing = tasks.create_task(logs.flusher.run())
                 maintenance = self._maintenance(logs)
                 maintaining = tasks.create_task(maintenance.run())
+                expiring = tasks.create_task(broker.groups.run_expiry())
                 await connections.serve()
                 self.broker = broker
                 on_ready(self)
                 await self._stop.wait()
             finally:
+                broker.groups.close()  # first: members whose joins wait are told, and hold up nothing
                 await connections.close(grace_s=CLOSE_GRACE_S)
+            expiring.cancel()
             maintenance.stop()
             await maintaining
             await broker.served.wait_all_removed()
@@ -133,7 +138,17 @@ class Node:
     def _build(self, metadata: MetadataLog, logs: Logs) -> Broker:
         ports, config = self._ports, self.config
         served = ServedTopics(metadata.image, logs, ports.offload, lambda name: self._resolve(metadata.image, name))
+        topics = Topics(config, metadata, served, ports.dice)
+        groups = GroupService(
+            GroupConfig.of(config),
+            served=served,
+            topics=topics,
+            offload=ports.offload,
+            clock=ports.clock,
+            dice=ports.dice,
+        )
         metadata.subscribe(served.apply)
+        metadata.subscribe(groups.apply)
         return Broker(
             config=config,
             clock=ports.clock,
@@ -142,11 +157,12 @@ class Node:
             metadata=metadata,
             logs=logs,
             served=served,
-            topics=Topics(config, metadata, served, ports.dice),
+            topics=topics,
             produce=Produce(ports.clock, ports.offload),
             fetch=Fetch(ports.offload),
             fetch_sessions=FetchSessions(ports.dice, max_sessions=config.max_incremental_fetch_session_cache_slots),
             producer_ids=ProducerIds(metadata),
+            groups=groups,
         )
 
     def _maintenance(self, logs: Logs) -> Maintenance:

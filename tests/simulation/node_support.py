@@ -58,6 +58,10 @@ class FragileDisk(SimulatedDisk):
 class NodeWorld:
     """One node, its clients, and what goes wrong."""
 
+    config = CONFIG
+    faults = FAULTS
+    gap_s = 1.0  # between faults, on average
+
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
         self.lives: dict[str, TopicLife] = {}
@@ -153,7 +157,7 @@ class NodeWorld:
         simulation = self.simulation
         ports = Ports(self._disk, simulation.clock(HOST), simulation.dice(HOST), simulation.offload(HOST))
         self._has_crashed.clear()
-        self._node = Node(CONFIG, ports)
+        self._node = Node(self.config, ports)
         self._running = simulation.host(HOST).start(self._node.run(self._note_ready))
         self._running.add_done_callback(self._note_end)
 
@@ -196,8 +200,8 @@ class NodeWorld:
     # Faults.
 
     async def _break_things(self) -> None:
-        for _ in range(FAULTS):
-            await asyncio.sleep(self._random.expovariate(1))
+        for _ in range(self.faults):
+            await asyncio.sleep(self._random.expovariate(1 / self.gap_s))
             fault = self._random.choices(
                 (
                     self._lose_power,

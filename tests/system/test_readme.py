@@ -42,7 +42,9 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
             broker.terminate()
     assert [(done.returncode, done.stderr) for done in outputs if done.returncode] == []
     assert len(outputs[2].stdout.splitlines()) == 1000
-    assert '"partitions"' in outputs[-1].stdout
+    assert '"partitions"' in outputs[4].stdout
+    assert len(outputs[5].stdout.splitlines()) == 1000
+    assert "group billing: empty" in outputs[6].stdout
 
 
 def test_the_demo_adds_up_and_says_so() -> None:

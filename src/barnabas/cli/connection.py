@@ -3,6 +3,7 @@
 Imports the SDK only when a bus is opened, so that `--help` is fast.
 """
 
+import sys
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -54,6 +55,24 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
+def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of groups for the shell. A completion that fails must not be heard of."""
+    try:
+        bootstrap = ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP
+        with open_bus(bootstrap, _COMPLETION_TIMEOUT_S) as bus:
+            return [group.name for group in bus.groups() if group.name.startswith(incomplete)]
+    except Exception:
+        return []
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """People are asked; scripts know what they do."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(question, abort=True)
+
+
+Group: TypeAlias = Annotated[str, typer.Argument(help="The group.", autocompletion=complete_group)]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Topic: TypeAlias = Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_topic)]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 

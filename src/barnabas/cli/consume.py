@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import sys
 from collections.abc import Iterable
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -12,12 +11,13 @@ import typer
 from barnabas.cli import connection, output
 from barnabas.cli.connection import DEFAULT_BOOTSTRAP, Bootstrap, Topic
 from barnabas.cli.formatting import FORMAT_HELP, Render, parse_format
+from barnabas.cli.timestamps import parse_timestamp
 
 if TYPE_CHECKING:
     from barnabas.client import Message
 
 
-def consume(
+def consume(  # noqa: PLR0913, PLR0917 - one for each option
     topic: Topic,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Begin with the oldest record.")] = False,
@@ -32,8 +32,29 @@ def consume(
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop at what is there now, beginning with the oldest unless told.")
     ] = False,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", help="Read as a member of this group, from where it is, and commit."),
+    ] = None,
+    mode: Annotated[
+        Literal["at-least-once", "at-most-once"], typer.Option(help="In a group: commit after, or before, printing.")
+    ] = "at-least-once",
 ) -> None:
     """Print records: new ones as they come, unless told where to begin and to end."""
+    if group is not None:
+        if partition or offset is not None or timestamp is not None or ordered:
+            raise typer.BadParameter("--group goes without --partition, --offset, --timestamp and --ordered")
+        _consume_group(
+            topic,
+            bootstrap,
+            group,
+            mode,
+            start="earliest" if from_beginning or until_end else "latest",
+            max_records=max_records,
+            until_end=until_end,
+            render=render_option(format_),
+        )
+        return
     start = _start(offset, from_beginning=from_beginning or until_end)
     timestamp_ms = None if timestamp is None else parse_timestamp(timestamp)
     if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
@@ -44,6 +65,24 @@ def consume(
         records = read(topic, partitions=partition, offset=start, timestamp_ms=timestamp_ms, until_end=until_end)
         with contextlib.closing(records):
             write_records(itertools.islice(records, max_records), render, at_once=not until_end)
+
+
+def _consume_group(
+    topic: str,
+    bootstrap: str,
+    group: str,
+    mode: Literal["at-least-once", "at-most-once"],
+    *,
+    start: Literal["earliest", "latest"],
+    max_records: int | None,
+    until_end: bool,
+    render: Render,
+) -> None:
+    """Print as a member of a group; what the group has never read begins at `start`."""
+    with output.quiet_end(), connection.open_bus(bootstrap) as bus:
+        records = bus.consume(topic, group=group, mode=mode, offset=start, max_records=max_records, until_end=until_end)
+        with contextlib.closing(records):
+            write_records(records, render, at_once=True)  # printed before it counts as processed
 
 
 def _start(offset: int | None, *, from_beginning: bool) -> int | Literal["earliest", "latest"]:
@@ -68,15 +107,3 @@ def write_records(records: "Iterable[Message]", render: Render, *, at_once: bool
         if at_once:
             out.flush()
     out.flush()
-
-
-def parse_timestamp(text: str) -> int:
-    """Milliseconds since 1970, of a number of them or of an ISO 8601 time."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError, OSError):
-        raise typer.BadParameter(
-            f"{text!r} is neither milliseconds since 1970 nor ISO 8601", param_hint="--timestamp"
-        ) from None

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli import consume, get, produce, topic
+from barnabas.cli import consume, get, group, produce, topic
 from barnabas.core.errors import BarnabasError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(topic.app)
+app.add_typer(group.app)
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.command()(get.get)

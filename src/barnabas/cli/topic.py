@@ -1,21 +1,18 @@
 """`barnabas topic`: create, list, describe, alter, delete, truncate."""
 
 import dataclasses
-import sys
 import warnings
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from barnabas.cli import connection, output
-from barnabas.cli.connection import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Topic, complete_topic, parse_pairs
+from barnabas.cli.connection import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Topic, Yes, complete_topic, parse_pairs
 
 if TYPE_CHECKING:
     from barnabas.client import TopicDetails
 
 app = typer.Typer(name="topic", help="Topics: make, look at, change and remove them.", no_args_is_help=True)
-
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @app.command()
@@ -110,10 +107,10 @@ def alter(
 def delete(
     names: Annotated[list[str], typer.Argument(help="The topics to remove.", autocompletion=complete_topic)],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    yes: _Yes = False,
+    yes: Yes = False,
 ) -> None:
     """Remove topics and their records."""
-    _ask(f"Remove {', '.join(names)} and all records in it?", yes=yes)
+    connection.confirm(f"Remove {', '.join(names)} and all records in it?", yes=yes)
     with connection.open_bus(bootstrap) as bus:
         for name in names:
             bus.delete_topic(name)
@@ -126,17 +123,11 @@ def truncate(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     partition: Annotated[int | None, typer.Option(min=0, help="Only this partition.")] = None,
     before: Annotated[int | None, typer.Option(min=0, help="Remove what is before this offset; default: all.")] = None,
-    yes: _Yes = False,
+    yes: Yes = False,
 ) -> None:
     """Remove a topic's records up to an offset."""
     what = "all records" if before is None else f"the records before offset {before}"
-    _ask(f"Remove {what} of {name}?", yes=yes)
+    connection.confirm(f"Remove {what} of {name}?", yes=yes)
     with connection.open_bus(bootstrap) as bus:
         starts = bus.truncate(name, partition, before=before)
     output.print_table(("partition", "start offset"), sorted(starts.items()))
-
-
-def _ask(question: str, *, yes: bool) -> None:
-    """People are asked; scripts know what they do."""
-    if not yes and sys.stdin.isatty():
-        typer.confirm(question, abort=True)

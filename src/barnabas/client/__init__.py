@@ -7,11 +7,11 @@ over the wire, through librdkafka (confluent-kafka), so any Kafka cluster will d
 from barnabas.client.bus import Bus
 from barnabas.client.errors import (
     DeliveryFailed,
-    GroupsNotSupported,
     RecordNotFound,
     Refused,
     Unreachable,
 )
+from barnabas.client.groups import GroupDetails, GroupInfo, GroupMember, OffsetChange, PartitionLag
 from barnabas.client.message import Message, RecordPlace
 from barnabas.client.producers import Delivery, Sent
 from barnabas.client.topics import KeysMove, PartitionInfo, TopicDetails, TopicInfo
@@ -22,11 +22,15 @@ __all__ = [
     "Bus",
     "Delivery",
     "DeliveryFailed",
-    "GroupsNotSupported",
+    "GroupDetails",
+    "GroupInfo",
+    "GroupMember",
     "KeysMove",
     "Message",
+    "OffsetChange",
     "OffsetOutOfRange",
     "PartitionInfo",
+    "PartitionLag",
     "RecordNotFound",
     "RecordPlace",
     "Refused",

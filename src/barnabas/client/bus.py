@@ -4,20 +4,22 @@ Owns the handles of one cluster and closes them. May be used by several threads 
 has a consumer of its own, to be used by one thread.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from barnabas.client import consuming
 from barnabas.client.consuming import RecordGetter, Start
-from barnabas.client.errors import DeliveryFailed, GroupsNotSupported
+from barnabas.client.errors import DeliveryFailed
+from barnabas.client.group_reading import MAX_POLL_RECORDS, MODES, GroupReader, Mode, read_group
+from barnabas.client.groups import GroupDetails, GroupInfo, Groups, OffsetChange, To
 from barnabas.client.merging import merge_records
 from barnabas.client.message import HeadersLike, Message
 from barnabas.client.partitioning import RoundRobin
 from barnabas.client.producers import ANY_PARTITION, Delivery, Producers, Sent
 from barnabas.client.settings import Settings, default_bootstrap
 from barnabas.client.topics import LATEST, TIMEOUT_S, TopicDetails, TopicInfo, Topics
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, InvalidRequest
 from barnabas.core.model import TopicPartition
 
 Partitioner: TypeAlias = Literal["murmur2", "round-robin"]
@@ -48,11 +50,13 @@ class Bus:
         self._partitioner = partitioner
         self._delivery = Delivery.parse(delivery) if isinstance(delivery, str) else delivery
         self._timeout = timeout
-        self._topics = Topics(self._settings.admin(), timeout)
+        admin = self._settings.admin()
+        self._topics = Topics(admin, timeout)
         self._producers = Producers(self._settings, self._delivery_of)
         self._partition_counts: dict[str, int] = {}
         self._round_robin = RoundRobin(self._partition_count)
         self._getter = RecordGetter(self._settings)
+        self._groups = Groups(admin, self._topics, self._getter, timeout)
 
     @property
     def bootstrap(self) -> str:
@@ -154,7 +158,9 @@ class Bus:
         self,
         topics: str | Iterable[str],
         *,
-        group: None = None,
+        group: str | None = None,
+        mode: Mode = "at-least-once",
+        max_poll_records: int = MAX_POLL_RECORDS,
         partitions: Sequence[int] | None = None,
         offset: Start = "earliest",
         timestamp_ms: int | None = None,
@@ -167,8 +173,17 @@ class Bus:
         Begins at `offset` (a number, or one per partition), or with the first record at or after `timestamp_ms`.
         Goes on for ever, or up to what is there now (`until_end`), or for `max_records`, or until no record came
         for `timeout` seconds.
+
+        In a `group`, consumers share the partitions, and each goes on where the group was; `offset` ("earliest" or
+        "latest") is for what the group has never read. A record counts as processed when the next one is asked for.
+        At least once: what was processed is committed before more is read, `max_poll_records` at a time, and at the
+        end. At most once: records are committed before they are handed out. Close it, and the group hears at once.
         """
-        _refuse_group(group)
+        if group is not None:
+            if partitions is not None or timestamp_ms is not None or offset not in ("earliest", "latest"):
+                raise InvalidRequest("a group says what is read, from where its offsets are: see reset_group")
+            join = self._joining(topics, group, mode, str(offset), max_poll_records)
+            return read_group(join, until_end=until_end, max_records=max_records, timeout_s=timeout)
         starts, ends = self._plan(topics, partitions, offset, timestamp_ms, until_end=until_end)
         return consuming.read_records(self._settings, starts, ends, max_records=max_records, timeout_s=timeout)
 
@@ -215,6 +230,54 @@ class Bus:
             self._settings, self._topics, topic, partitions=partitions, start=start, end=end, columns=columns
         )
 
+    # Groups
+
+    def groups(self) -> list[GroupInfo]:
+        """All groups, by name."""
+        return self._groups.list_all()
+
+    def describe_group(self, name: str) -> GroupDetails:
+        """A group's members, and how far it is behind in each partition: in records, and in seconds."""
+        return self._groups.describe(name)
+
+    def reset_group(
+        self,
+        name: str,
+        *,
+        to: To | None = None,
+        timestamp_ms: int | None = None,
+        shift_by: int | None = None,
+        topic: str | Sequence[str] | None = None,
+        dry_run: bool = False,
+    ) -> list[OffsetChange]:
+        """Have a group without members go on from elsewhere: `to` "earliest", "latest" or an offset, the first record
+        at or after `timestamp_ms`, or `shift_by` records further. Within what there is. Of `topic`, or of all that it
+        has committed for. With `dry_run` nothing is changed; what is returned says what would be.
+        """
+        topics = [topic] if isinstance(topic, str) else topic
+        return self._groups.reset(
+            name, to=to, timestamp_ms=timestamp_ms, shift_by=shift_by, topics=topics, dry_run=dry_run
+        )
+
+    def delete_group(self, name: str) -> None:
+        """Remove a group without members, and its offsets."""
+        self._groups.delete(name)
+
+    def _joining(
+        self, topics: str | Iterable[str], group: str, mode: Mode, start: str, max_poll_records: int
+    ) -> Callable[[], GroupReader]:
+        if mode not in MODES:
+            raise InvalidRequest(f"mode is {mode!r}; it may be {' or '.join(MODES)}")
+        if max_poll_records < 1:
+            raise InvalidRequest(f"max_poll_records is {max_poll_records}; it must be at least 1")
+        names = [topics] if isinstance(topics, str) else list(topics)
+        for name in names:
+            if not name.startswith("^"):  # a regular expression
+                self._topics.partition_ids(name)
+        return lambda: GroupReader(
+            self._settings, names, group, mode=mode, start=start, max_poll_records=max_poll_records
+        )
+
     def _plan(
         self,
         topics: str | Iterable[str],
@@ -248,10 +311,3 @@ class Bus:
     def _forget(self, topic: str) -> None:
         self._producers.forget(topic)
         self._partition_counts.pop(topic, None)
-
-
-def _refuse_group(group: object) -> None:
-    if group is not None:
-        raise GroupsNotSupported(
-            "consumer groups are not supported yet; leave out group and read by partition and offset"
-        )

@@ -1,6 +1,6 @@
 """Reading records: partitions assigned by the reader itself, from where it says.
 
-Owns where reading starts, when it ends, and reading one record by its id. Consumer groups are not here yet.
+Owns where reading starts, when it ends, and reading one record by its id. Reading in a group is in `group_reading`.
 """
 
 import threading
@@ -175,15 +175,23 @@ class RecordGetter:
     def get(self, topic: str, partition: int, offset: int, timeout_s: float) -> Message:
         if offset < 0:
             raise RecordNotFound(f"no record has offset {offset}: they begin at 0")
+        found = self._poll_at(topic, partition, offset, timeout_s)
+        return _the_record(found, TopicPartition(topic, partition), offset)
+
+    def find_from(self, topic: str, partition: int, offset: int, timeout_s: float) -> Message | None:
+        """The first record at or after an offset; None if there is none."""
+        found = self._poll_at(topic, partition, offset, timeout_s)
+        return None if found is None or found.error() is not None else from_kafka(found)
+
+    def _poll_at(self, topic: str, partition: int, offset: int, timeout_s: float) -> Any:
         with self._lock:
             if self._consumer is None:
                 self._consumer = self._settings.reader(_GET_SETTINGS)
             self._consumer.assign([confluent_kafka.TopicPartition(topic, partition, offset)])
             try:
-                found = self._consumer.poll(timeout_s)
+                return self._consumer.poll(timeout_s)
             finally:
                 self._consumer.unassign()
-        return _the_record(found, TopicPartition(topic, partition), offset)
 
     def close(self) -> None:
         with self._lock:

@@ -36,12 +36,6 @@ class DeliveryFailed(BarnabasError):
     """A record that was sent and not acknowledged; why is its `__cause__`."""
 
 
-class GroupsNotSupported(BarnabasError):
-    """Consumer groups are not part of this release."""
-
-    kafka_code = 35
-
-
 _UNREACHABLE: Final = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,

@@ -6,20 +6,19 @@ Owns what a caller learns about a topic. Every question has a deadline; every re
 import time
 import warnings
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import admin as kafka_admin
 
+from barnabas.client.asking import Asking
 from barnabas.client.errors import translate
 from barnabas.core.errors import BarnabasError, TopicExists, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
 
 TIMEOUT_S: Final = 30.0
-_GRACE_S: Final = 5.0  # librdkafka keeps the deadline; this is for when it does not
 _APPEAR_S: Final = 10.0  # how long a new topic may take to be known everywhere
 _RETRY_S: Final = 0.05
 
@@ -27,7 +26,6 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 
 _api: Any = kafka_admin  # its names are not exported the way type checkers ask for
-_T = TypeVar("_T")
 
 
 class KeysMove(UserWarning):
@@ -71,6 +69,7 @@ class Topics:
     def __init__(self, admin: kafka_admin.AdminClient, timeout_s: float = TIMEOUT_S) -> None:
         self._admin = admin
         self._timeout_s = timeout_s
+        self._asking = Asking(timeout_s)
 
     def create(
         self,
@@ -89,7 +88,7 @@ class Topics:
         )
         doing = f"create topic {name!r}"
         try:
-            self._wait(self._ask(self._admin.create_topics, [new], doing=doing)[name], doing)
+            self._asking.wait(self._asking.ask(self._admin.create_topics, [new], doing=doing)[name], doing)
         except TopicExists:
             if not exist_ok:
                 raise
@@ -97,7 +96,7 @@ class Topics:
 
     def delete(self, name: str) -> None:
         doing = f"delete topic {name!r}"
-        self._wait(self._ask(self._admin.delete_topics, [name], doing=doing)[name], doing)
+        self._asking.wait(self._asking.ask(self._admin.delete_topics, [name], doing=doing)[name], doing)
 
     def list_all(self) -> list[TopicInfo]:
         found = self._metadata(None)
@@ -129,8 +128,8 @@ class Topics:
         """The settings that were made for this topic."""
         doing = f"read the settings of topic {name!r}"
         resource = _api.ConfigResource(_api.ResourceType.TOPIC, name)
-        asked = self._ask(self._admin.describe_configs, [resource], doing=doing, timeout_s=timeout_s)
-        entries: dict[str, Any] = self._wait(asked[resource], doing, timeout_s)
+        asked = self._asking.ask(self._admin.describe_configs, [resource], doing=doing, timeout_s=timeout_s)
+        entries: dict[str, Any] = self._asking.wait(asked[resource], doing, timeout_s)
         own = _api.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return {
             entry.name: entry.value
@@ -149,8 +148,8 @@ class Topics:
         if not changes:
             return
         resource = _api.ConfigResource(_api.ResourceType.TOPIC, name, incremental_configs=changes)
-        asked = self._ask(self._admin.incremental_alter_configs, [resource], doing=doing)
-        self._wait(asked[resource], doing)
+        asked = self._asking.ask(self._admin.incremental_alter_configs, [resource], doing=doing)
+        self._asking.wait(asked[resource], doing)
 
     def add_partitions(self, name: str, total: int) -> None:
         doing = f"give topic {name!r} {total} partitions"
@@ -159,8 +158,8 @@ class Topics:
             KeysMove,
             stacklevel=3,
         )
-        self._wait(
-            self._ask(self._admin.create_partitions, [_api.NewPartitions(name, total)], doing=doing)[name], doing
+        self._asking.wait(
+            self._asking.ask(self._admin.create_partitions, [_api.NewPartitions(name, total)], doing=doing)[name], doing
         )
 
     def truncate(self, name: str, partition: int | None, before: int | None) -> dict[int, int]:
@@ -172,8 +171,8 @@ class Topics:
             ends = self.offsets(name, ids, LATEST)
             offsets = {id_: min(before, ends[id_]) for id_ in ids}
         wanted = [confluent_kafka.TopicPartition(name, id_, offset) for id_, offset in offsets.items()]
-        asked = self._ask(self._admin.delete_records, wanted, doing=doing)
-        return {key.partition: self._wait(answer, doing).low_watermark for key, answer in asked.items()}
+        asked = self._asking.ask(self._admin.delete_records, wanted, doing=doing)
+        return {key.partition: self._asking.wait(answer, doing).low_watermark for key, answer in asked.items()}
 
     def offsets(self, name: str, ids: Iterable[int], timestamp_ms: int, *, committed: bool = True) -> dict[int, int]:
         """The offset for a time, or for EARLIEST or LATEST, in each partition; -1 where nothing is that new."""
@@ -189,9 +188,10 @@ class Topics:
         if not wanted:
             return {}
         doing = f"look up offsets of topic {next(iter(wanted)).topic!r}"
-        asked = self._ask(self._admin.list_offsets, wanted, doing=doing, isolation_level=level)
+        asked = self._asking.ask(self._admin.list_offsets, wanted, doing=doing, isolation_level=level)
         return {
-            TopicPartition(key.topic, key.partition): self._wait(answer, doing).offset for key, answer in asked.items()
+            TopicPartition(key.topic, key.partition): self._asking.wait(answer, doing).offset
+            for key, answer in asked.items()
         }
 
     def _topic(self, name: str) -> Any:
@@ -220,25 +220,6 @@ class Topics:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_RETRY_S)  # this broker has not heard of it yet
-
-    def _ask(
-        self, call: Any, *arguments: Any, doing: str, timeout_s: float | None = None, **more: Any
-    ) -> dict[Any, Any]:
-        try:
-            asked: dict[Any, Any] = call(*arguments, request_timeout=timeout_s or self._timeout_s, **more)
-        except KafkaException as error:
-            raise translate(error, doing) from None
-        except (TypeError, ValueError) as error:
-            raise translate(KafkaException(str(error)), doing) from None
-        return asked
-
-    def _wait(self, answer: "Future[_T]", doing: str, timeout_s: float | None = None) -> _T:
-        try:
-            return answer.result((timeout_s or self._timeout_s) + _GRACE_S)
-        except KafkaException as error:
-            raise translate(error, doing) from None
-        except TimeoutError:
-            raise translate(KafkaError(KafkaError._TIMED_OUT), doing) from None
 
 
 def _info_of(found: Any) -> TopicInfo:

@@ -11,6 +11,7 @@ from barnabas.runtime.partition import Logs
 from barnabas.services.broker_config import BrokerConfig
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
+from barnabas.services.groups import GroupService
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.served import ServedTopics
@@ -33,6 +34,7 @@ class Broker:
     fetch: Fetch
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    groups: GroupService
     host: str = ""  # where clients are told to connect
     port: int = 0
 

@@ -23,20 +23,20 @@ from barnabas.services.catalogue.setting import (
     value_text,
 )
 from barnabas.services.catalogue.topic_settings import TOPIC_DEFAULT_SETTINGS, TOPIC_SETTINGS
+from barnabas.services.group_settings import GroupSettings, check_group_settings
 
-BOOLEAN, INT, LIST, LONG, SHORT, STRING = (
+BOOLEAN, INT, LIST, LONG, STRING = (
     SettingType.BOOLEAN,
     SettingType.INT,
     SettingType.LIST,
     SettingType.LONG,
-    SettingType.SHORT,
     SettingType.STRING,
 )
 MIB: Final = 1024 * 1024
 _UNSPECIFIED_HOSTS: Final = ("0.0.0.0", "::")
 
 
-class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerConfig(GroupSettings, frozen=True, kw_only=True):
     """The settings of one broker."""
 
     node_id: Annotated[
@@ -118,22 +118,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         int, About(INT, "How long a silent idempotent producer is remembered.", at_least=1)
     ] = 86_400_000
 
-    offsets_topic_num_partitions: Annotated[
-        int, About(INT, "Partitions of the topic of committed offsets.", at_least=1, has_effect=False)
-    ] = 50
-    offsets_topic_replication_factor: Annotated[
-        int, About(SHORT, "Replicas of the topic of committed offsets.", at_least=1, has_effect=False)
-    ] = 1
-    group_initial_rebalance_delay_ms: Annotated[
-        int,
-        About(
-            INT, "How long a new group waits for more members before its first rebalance.", at_least=0, has_effect=False
-        ),
-    ] = 3_000
-
-    topic_defaults: dict[str, str] = {}
+    topic_defaults: dict[str, str] = msgspec.field(default_factory=dict)
     """Values of topic settings, by the topic's names, where they differ from the catalogue's default."""
-    given: dict[str, str] = {}
+    given: dict[str, str] = msgspec.field(default_factory=dict)
     """The names and texts this was made from, as they were given. Empty if it was not made from any."""
     ignored: tuple[str, ...] = ()
     """The given names that mean nothing here."""
@@ -144,6 +131,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
             if text is not None:
                 setting.parse(text)
         _check_together(self)
+        check_group_settings(self)
         for name, text in self.topic_defaults.items():
             if name not in TOPIC_SETTINGS:
                 raise unknown_setting(name, TOPIC_SETTINGS, what="topic")

@@ -12,10 +12,12 @@ from barnabas.core.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTimestamp,
+    InvalidTopic,
     InvalidTxnState,
     NotEnoughReplicas,
     PolicyViolation,
 )
+from barnabas.core.metadata.names import is_internal
 from barnabas.core.model import NO_PRODUCER_ID
 from barnabas.core.records.batch import (
     HEADER_SIZE,
@@ -85,6 +87,8 @@ class Produce:
         self, topic: ServedTopic, partition: Partition, records: memoryview | None, *, acks: int
     ) -> Appended:
         """As `append`, for a topic that must open its batches: that is done on a thread."""
+        if is_internal(topic.name):
+            raise InvalidTopic(f"'{topic.name}' is the broker's own: clients may not write to it")
         now_ms = self._clock.now_ms()
         checked = bytearray(self._check(topic.config, records, acks=acks, now_ms=now_ms))
         config = topic.config

@@ -21,8 +21,13 @@ if TYPE_CHECKING:
     from barnabas.client import Bus
 
 START_TIMEOUT_S: Final = 30.0
-# The data lives no longer than the process, so there is nothing that a sync would save.
-DEFAULTS: Final = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.flush.policy": "os"}
+# The data lives no longer than the process, so there is nothing that a sync would save; and a test has no more members
+# to wait for than those that are there.
+DEFAULTS: Final = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "log.flush.policy": "os",
+    "group.initial.rebalance.delay.ms": "0",
+}
 
 
 class EmbeddedBroker:

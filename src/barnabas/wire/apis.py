@@ -24,6 +24,15 @@ PRODUCE: Final = Api(0, "produce", 3, 13, 9, advertised_from=0)  # older librdka
 FETCH: Final = Api(1, "fetch", 4, 18, 12)
 LIST_OFFSETS: Final = Api(2, "list_offsets", 1, 11, 6)
 METADATA: Final = Api(3, "metadata", 0, 13, 9)
+OFFSET_COMMIT: Final = Api(8, "offset_commit", 2, 10, 8)
+OFFSET_FETCH: Final = Api(9, "offset_fetch", 1, 10, 6)
+FIND_COORDINATOR: Final = Api(10, "find_coordinator", 0, 6, 3)
+JOIN_GROUP: Final = Api(11, "join_group", 0, 9, 6)
+HEARTBEAT: Final = Api(12, "heartbeat", 0, 4, 4)
+LEAVE_GROUP: Final = Api(13, "leave_group", 0, 5, 4)
+SYNC_GROUP: Final = Api(14, "sync_group", 0, 5, 4)
+DESCRIBE_GROUPS: Final = Api(15, "describe_groups", 0, 6, 5)
+LIST_GROUPS: Final = Api(16, "list_groups", 0, 5, 3)
 API_VERSIONS: Final = Api(18, "api_versions", 0, 4, 3)
 CREATE_TOPICS: Final = Api(19, "create_topics", 2, 7, 5)
 DELETE_TOPICS: Final = Api(20, "delete_topics", 1, 6, 4)
@@ -34,10 +43,14 @@ DESCRIBE_CONFIGS: Final = Api(32, "describe_configs", 1, 4, 4)
 ALTER_CONFIGS: Final = Api(33, "alter_configs", 0, 2, 2)
 DESCRIBE_LOG_DIRS: Final = Api(35, "describe_log_dirs", 1, 5, 2)
 CREATE_PARTITIONS: Final = Api(37, "create_partitions", 0, 3, 2)
+DELETE_GROUPS: Final = Api(42, "delete_groups", 0, 2, 2)
 ELECT_LEADERS: Final = Api(43, "elect_leaders", 0, 2, 2)
 INCREMENTAL_ALTER_CONFIGS: Final = Api(44, "incremental_alter_configs", 0, 1, 1)
+OFFSET_DELETE: Final = Api(47, "offset_delete", 0, 0, 2**15)
 DESCRIBE_QUORUM: Final = Api(55, "describe_quorum", 0, 2, 0)
 DESCRIBE_CLUSTER: Final = Api(60, "describe_cluster", 0, 2, 0)
+CONSUMER_GROUP_HEARTBEAT: Final = Api(68, "consumer_group_heartbeat", 0, 1, 0)
+CONSUMER_GROUP_DESCRIBE: Final = Api(69, "consumer_group_describe", 0, 1, 0)
 LIST_CONFIG_RESOURCES: Final = Api(74, "list_config_resources", 0, 1, 0)
 DESCRIBE_TOPIC_PARTITIONS: Final = Api(75, "describe_topic_partitions", 0, 0, 0)
 
@@ -48,6 +61,15 @@ APIS: Final[dict[int, Api]] = {
         FETCH,
         LIST_OFFSETS,
         METADATA,
+        OFFSET_COMMIT,
+        OFFSET_FETCH,
+        FIND_COORDINATOR,
+        JOIN_GROUP,
+        HEARTBEAT,
+        LEAVE_GROUP,
+        SYNC_GROUP,
+        DESCRIBE_GROUPS,
+        LIST_GROUPS,
         API_VERSIONS,
         CREATE_TOPICS,
         DELETE_TOPICS,
@@ -58,10 +80,14 @@ APIS: Final[dict[int, Api]] = {
         ALTER_CONFIGS,
         DESCRIBE_LOG_DIRS,
         CREATE_PARTITIONS,
+        DELETE_GROUPS,
         ELECT_LEADERS,
         INCREMENTAL_ALTER_CONFIGS,
+        OFFSET_DELETE,
         DESCRIBE_QUORUM,
         DESCRIBE_CLUSTER,
+        CONSUMER_GROUP_HEARTBEAT,
+        CONSUMER_GROUP_DESCRIBE,
         LIST_CONFIG_RESOURCES,
         DESCRIBE_TOPIC_PARTITIONS,
     )

@@ -5,8 +5,22 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from barnabas.client import KeysMove, Message, PartitionInfo, RecordNotFound, RecordPlace, TopicDetails, TopicInfo
-from barnabas.core.errors import TopicExists, UnknownTopicOrPartition
+from barnabas.client import (
+    GroupDetails,
+    GroupInfo,
+    GroupMember,
+    KeysMove,
+    Message,
+    OffsetChange,
+    PartitionInfo,
+    PartitionLag,
+    RecordNotFound,
+    RecordPlace,
+    TopicDetails,
+    TopicInfo,
+)
+from barnabas.core.errors import GroupIdNotFound, TopicExists, UnknownTopicOrPartition
+from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import TimestampType
 
 
@@ -104,6 +118,31 @@ class FakeBus:
     def merge(self, topic: str, **asked: Any) -> Generator[Message, None, None]:
         self.asked = asked | {"merge": True}
         return self._read(topic)
+
+    def groups(self) -> list[GroupInfo]:
+        return [GroupInfo("billing", "stable", "classic", is_simple=False)]
+
+    def describe_group(self, name: str) -> GroupDetails:
+        self._check_group(name)
+        member = GroupMember("m-1", "app", "/10.0.0.1", None, (TopicPartition("orders", 0),))
+        lags = (
+            PartitionLag("orders", 0, 5, 8, 3, 1.25, "m-1"),
+            PartitionLag("orders", 1, None, 8, None, None, None),
+        )
+        return GroupDetails(name, "stable", "classic", "range", (member,), lags)
+
+    def reset_group(self, name: str, **asked: Any) -> list[OffsetChange]:
+        self._check_group(name)
+        self.asked = asked
+        return [OffsetChange("orders", 0, 5, 0), OffsetChange("orders", 1, None, 0)]
+
+    def delete_group(self, name: str) -> None:
+        self._check_group(name)
+        self.asked = {"deleted": name}
+
+    def _check_group(self, name: str) -> None:
+        if name != "billing":
+            raise GroupIdNotFound(f"group {name!r} does not exist")
 
     def get(self, topic: str, partition: int, offset: int) -> Message:
         log = self._log(topic)[partition]

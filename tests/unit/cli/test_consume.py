@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from barnabas.cli import connection
-from barnabas.cli.consume import parse_timestamp
+from barnabas.cli.timestamps import parse_timestamp
 from barnabas.client import Unreachable
 from tests.unit.cli.conftest import Barnabas
 from tests.unit.cli.fake_bus import FakeBus

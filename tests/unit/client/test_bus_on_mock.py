@@ -5,17 +5,18 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
 from barnabas.client import arrow
 from barnabas.client.bus import Bus
-from barnabas.client.errors import DeliveryFailed, GroupsNotSupported, RecordNotFound, Unreachable
+from barnabas.client.errors import DeliveryFailed, RecordNotFound, Unreachable
 from barnabas.client.merging import Merge, merge_records
 from barnabas.client.message import Message
 from barnabas.client.partitioning import partition_for_key
 from barnabas.client.settings import Settings
-from barnabas.core.errors import BarnabasError, InvalidConfig, OffsetOutOfRange, UnknownTopicOrPartition
+from barnabas.core.errors import BarnabasError, InvalidConfig, InvalidRequest, OffsetOutOfRange, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
 
 PARTITIONS = 4  # what the mock gives a topic
@@ -137,9 +138,15 @@ def test_an_offset_out_of_range_is_refused(bus: Bus, topic: str) -> None:
         bus.consume(topic, offset=-5)
 
 
-def test_a_group_is_refused_with_words(bus: Bus) -> None:
-    with pytest.raises(GroupsNotSupported, match="not supported yet"):
-        bus.consume("orders", group="g")  # type: ignore[arg-type]
+def test_what_a_group_decides_cannot_be_asked_for_beside_it(bus: Bus, topic: str) -> None:
+    bus.send(topic, b"x").result(10)
+
+    asked: list[dict[str, Any]] = [{"partitions": [0]}, {"timestamp_ms": 5}, {"offset": 5}, {"offset": {0: 5}}]
+    for fields in [*asked, {"mode": "exactly-once"}, {"max_poll_records": 0}]:
+        with pytest.raises(InvalidRequest):
+            bus.consume(topic, group="g", **fields)
+    with pytest.raises(UnknownTopicOrPartition):
+        bus.consume("not-there", group="g")
 
 
 def test_one_record_is_got_by_its_id(bus: Bus, topic: str) -> None:

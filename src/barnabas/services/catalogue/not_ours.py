@@ -21,15 +21,15 @@ _IGNORED: Final = """
     controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
     delete.records.purgatory.purge.interval.requests early.start.listeners fetch.purgatory.purge.interval.requests
     follower.fetch.last.tiered.offset.enable
-    group.consumer.assignment.interval.ms group.consumer.assignor.offload.enable group.consumer.assignors
-    group.consumer.heartbeat.interval.ms group.consumer.max.assignment.interval.ms
-    group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms group.consumer.max.size
-    group.consumer.migration.policy group.consumer.min.assignment.interval.ms
+    group.consumer.assignor.offload.enable
+    group.consumer.max.assignment.interval.ms
+    group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
+    group.consumer.min.assignment.interval.ms
     group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms
-    group.consumer.regex.refresh.interval.ms group.consumer.session.timeout.ms
+    group.consumer.regex.refresh.interval.ms
     group.coordinator.append.linger.ms group.coordinator.background.threads
     group.coordinator.cached.buffer.max.bytes group.coordinator.new.enable group.coordinator.rebalance.protocols
-    group.coordinator.threads group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
+    group.coordinator.threads
     group.share.assignors group.share.delivery.count.limit group.share.heartbeat.interval.ms
     group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms
     group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms group.share.max.share.sessions
@@ -49,9 +49,9 @@ _IGNORED: Final = """
     metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes
     metadata.max.retention.ms metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
     num.network.threads num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads num.replica.fetchers
-    offset.metadata.max.bytes offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size
-    offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec
-    offsets.topic.segment.bytes process.roles producer.id.expiration.check.interval.ms
+    offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size
+    offsets.topic.compression.codec
+    process.roles producer.id.expiration.check.interval.ms
     producer.purgatory.purge.interval.requests queued.max.requests quota.window.num quota.window.size.seconds
     replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
     replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms

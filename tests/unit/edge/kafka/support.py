@@ -83,8 +83,10 @@ async def serving(
         )
         node._open_logs(broker, data_dir)
         broker.served.start(tasks)
+        broker.groups.start(tasks)
         flushing = tasks.create_task(logs.flusher.run())
         yield broker
+        broker.groups.close()
         await broker.served.wait_all_removed()
         flushing.cancel()
 
@@ -170,7 +172,10 @@ def _zero(annotation: Any) -> Any:
         return ()
     if "Timedelta" in text:
         return timedelta(seconds=30)
-    return "" if annotation is str or "Name" in text else 0 if annotation is not bool else False
+    if annotation is bytes:
+        return b""
+    is_text = isinstance(annotation, type) and issubclass(annotation, str)  # kio's names and ids too
+    return "" if is_text else 0 if annotation is not bool else False
 
 
 def _entity_in(annotation: Any) -> Any:

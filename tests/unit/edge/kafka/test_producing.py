@@ -606,3 +606,14 @@ def test_the_bytes_written_are_those_that_were_sent_but_for_their_place() -> Non
         assert read_header(fetched.records).leader_epoch == 0
 
     run(scenario)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_client_may_not_write_to_the_topic_of_groups(acks: int) -> None:
+    async def scenario(broker: Broker) -> None:
+        await broker.groups.create_topic()
+        answer = await Caller(broker).produced("__consumer_offsets", batch(b"a"), acks=acks)
+        assert answer.error_code.value == 17
+        assert not broker.served.get_partition("__consumer_offsets", 0).has_log
+
+    run(scenario)

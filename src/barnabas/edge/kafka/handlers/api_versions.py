@@ -1,8 +1,7 @@
 """ApiVersions, versions 0 to 4: what this broker serves.
 
 Differs from Kafka: an unknown version is answered with the whole list, not with the versions of ApiVersions alone, so
-that a client that reads on needs no second request. Of the features only `metadata.version` is there until what
-stands behind the others is.
+that a client that reads on needs no second request. A feature is there once what stands behind it is.
 """
 
 import re
@@ -16,8 +15,9 @@ from barnabas.wire.errors import UnsupportedVersion
 from barnabas.wire.frame import RequestHeader, answer_head
 from barnabas.wire.responses import Values, write_response
 
-SUPPORTED_FEATURES: Final = {"metadata.version": (7, 30)}
-"""The levels of each feature, from Kafka 3.3 to 4.3: what admin clients show. Nothing here depends on it."""
+SUPPORTED_FEATURES: Final = {"group.version": (0, 1), "metadata.version": (7, 30)}
+"""The levels of each feature. Of `metadata.version`, from Kafka 3.3 to 4.3, admin clients show it and nothing depends
+on it; `group.version` 1 is that there are consumer groups (KIP-848)."""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _API_KEYS: Final = [

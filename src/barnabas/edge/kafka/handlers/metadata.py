@@ -11,7 +11,7 @@ from uuid import UUID
 
 from barnabas.core.errors import BarnabasError, InvalidRequest, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.core.metadata.image import Image, Node, Topic
-from barnabas.core.metadata.names import check_topic_name, is_internal
+from barnabas.core.metadata.names import OFFSETS_TOPIC, check_topic_name, is_internal
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import operations
 from barnabas.services.broker import Broker
@@ -81,7 +81,10 @@ async def _missing(broker: Broker, name: str, *, may_create: bool) -> int:
         check_topic_name(name)
         if not may_create:
             return UnknownTopicOrPartition.kafka_code
-        await broker.topics.create_automatically(name)
+        if name == OFFSETS_TOPIC:
+            await broker.groups.create_topic()
+        else:
+            await broker.topics.create_automatically(name)
     except BarnabasError as error:
         return error.kafka_code
     return 0

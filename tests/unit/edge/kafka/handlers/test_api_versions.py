@@ -32,8 +32,8 @@ def test_the_features_of_the_image_are_the_finalized_ones() -> None:
     async def scenario(broker: Broker) -> None:
         await broker.metadata.commit(lambda image: set_feature(image, "metadata.version", 25))
         answer = await ask(broker, API_VERSIONS, 3, **SOFTWARE)
-        (feature,) = answer.finalized_features
-        assert (feature.name, feature.max_version_level) == ("metadata.version", 25)
+        levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+        assert levels == {"group.version": 1, "metadata.version": 25}
         assert answer.finalized_features_epoch == broker.metadata.high_watermark - 1
 
     run(scenario)

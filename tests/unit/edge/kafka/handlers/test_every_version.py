@@ -15,6 +15,7 @@ PARTITIONS = [
     {"partition_index": index, "partition": index, "timestamp": timestamp, "offset": 1, "leader_epoch": 0}
     for index, timestamp in ((0, -1), (1, 0), (7, -2))
 ]
+GROUP = {"group_id": "g", "member_id": "m", "generation_id": -1, "generation_id_or_member_epoch": -1}
 RESOURCES: list[dict[str, Any]] = [
     {
         "resource_type": kind,
@@ -26,6 +27,27 @@ RESOURCES: list[dict[str, Any]] = [
 REQUESTS: dict[Api, list[dict[str, Any]]] = {
     apis.LIST_OFFSETS: [{"replica_id": -1, "topics": [{**TOPIC, "partitions": PARTITIONS}]}],
     apis.METADATA: [{"topics": [TOPIC, {"name": "new"}, {"name": "a b"}]}, {"topics": []}],
+    apis.OFFSET_COMMIT: [{**GROUP, "topics": [{**TOPIC, "partitions": PARTITIONS}]}],
+    apis.OFFSET_FETCH: [
+        {**GROUP, "topics": topics, "groups": [{**GROUP, "topics": topics}]}
+        for topics in ([{**TOPIC, "partition_indexes": (0, 7)}], ())
+    ],
+    apis.FIND_COORDINATOR: [
+        {"key": "g", "coordinator_keys": ("g", "h"), "key_type": key_type} for key_type in (0, 1, 2)
+    ],
+    apis.JOIN_GROUP: [{**GROUP, "session_timeout": 10_000, "rebalance_timeout": 10_000, "protocol_type": "x"}],
+    apis.HEARTBEAT: [GROUP],
+    apis.LEAVE_GROUP: [{**GROUP, "members": [{"member_id": "m"}]}],
+    apis.SYNC_GROUP: [GROUP, {**GROUP, "protocol_type": "x", "protocol_name": "y"}],
+    apis.DESCRIBE_GROUPS: [{"groups": ("g", "there"), "include_authorized_operations": True}],
+    apis.LIST_GROUPS: [{}, {"states_filter": ("Empty",), "types_filter": ("classic",)}],
+    apis.DELETE_GROUPS: [{"groups_names": ("g", "there")}],
+    apis.OFFSET_DELETE: [{**GROUP, "topics": [{**TOPIC, "partitions": PARTITIONS}]}],
+    apis.CONSUMER_GROUP_HEARTBEAT: [
+        {**GROUP, "member_epoch": 0, "subscribed_topic_names": ("there",), "topic_partitions": ()},
+        {**GROUP, "member_epoch": 9, "rebalance_timeout": 10_000},
+    ],
+    apis.CONSUMER_GROUP_DESCRIBE: [{"group_ids": ("g", "there"), "include_authorized_operations": True}],
     apis.API_VERSIONS: [
         {"client_software_name": "test", "client_software_version": "1.0"},
         {"client_software_name": "", "client_software_version": "1.0"},

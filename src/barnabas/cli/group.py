@@ -1,0 +1,121 @@
+"""`barnabas group`: list, describe, reset, delete."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from barnabas.cli import connection, output
+from barnabas.cli.connection import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Group, Yes, complete_group, complete_topic
+from barnabas.cli.timestamps import parse_timestamp
+
+if TYPE_CHECKING:
+    from barnabas.client import GroupDetails
+
+app = typer.Typer(name="group", help="Groups: who reads what, how far, and from where on.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+    """List the groups."""
+    with connection.open_bus(bootstrap) as bus:
+        groups = bus.groups()
+    if as_json:
+        output.print_json([dataclasses.asdict(group) for group in groups])
+        return
+    output.print_table(("group", "state", "type"), [(group.name, group.state, group.type) for group in groups])
+
+
+@app.command()
+def describe(name: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Show a group's members, and how far it is behind: in records and in seconds."""
+    with connection.open_bus(bootstrap) as bus:
+        details = bus.describe_group(name)
+    if as_json:
+        output.print_json(_as_json(details))
+    else:
+        _print_details(details)
+
+
+def _as_json(details: "GroupDetails") -> dict[str, Any]:
+    found = dataclasses.asdict(details)
+    for member in found["members"]:
+        member["partitions"] = [{"topic": topic, "partition": partition} for topic, partition in member["partitions"]]
+    return found
+
+
+def _print_details(details: "GroupDetails") -> None:
+    assignor = f", assignor {details.assignor}" if details.assignor else ""
+    typer.echo(f"group {output.printable(details.name)}: {details.state}, {details.type}{assignor}")
+    rows = [
+        (
+            each.topic,
+            each.partition,
+            "-" if each.offset is None else each.offset,
+            each.end_offset,
+            "-" if each.lag is None else each.lag,
+            "-" if each.lag_seconds is None else f"{each.lag_seconds:.1f}",
+            each.member_id or "-",
+        )
+        for each in details.partitions
+    ]
+    columns = ("topic", "partition", "offset", "end offset", "lag", "lag in seconds", "member")
+    output.print_table(columns, rows)
+    members = [
+        (member.member_id, member.client_id, member.host, member.instance_id or "-", len(member.partitions))
+        for member in details.members
+    ]
+    if members:
+        output.print_table(("member", "client", "host", "instance", "partitions"), members)
+
+
+@app.command()
+def reset(
+    name: Group,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the oldest records.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end: only new records.")] = False,
+    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
+    to_timestamp: Annotated[
+        str | None, typer.Option(help="To this time: ms since 1970, or ISO 8601 (local without a zone).")
+    ] = None,
+    shift_by: Annotated[int | None, typer.Option(help="By so many records, back if negative.")] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this topic (repeatable); default: all it has read.", autocompletion=complete_topic),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Have a group without members go on from elsewhere, within what the partitions have."""
+    given = (to_earliest, to_latest, to_offset is not None, to_timestamp is not None, shift_by is not None)
+    if sum(given) != 1:
+        raise typer.BadParameter("give one of --to-earliest, --to-latest, --to-offset, --to-timestamp and --shift-by")
+    with connection.open_bus(bootstrap) as bus:
+        changes = bus.reset_group(
+            name,
+            to="earliest" if to_earliest else "latest" if to_latest else to_offset,
+            timestamp_ms=None if to_timestamp is None else parse_timestamp(to_timestamp, "--to-timestamp"),
+            shift_by=shift_by,
+            topic=topic,
+            dry_run=dry_run,
+        )
+    if as_json:
+        output.print_json([dataclasses.asdict(change) for change in changes])
+        return
+    rows = [(each.topic, each.partition, "-" if each.before is None else each.before, each.after) for each in changes]
+    output.print_table(("topic", "partition", "before", "would be" if dry_run else "now"), rows)
+
+
+@app.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(help="The groups to remove.", autocompletion=complete_group)],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    yes: Yes = False,
+) -> None:
+    """Remove groups without members, and their offsets."""
+    connection.confirm(f"Remove {', '.join(names)} and the offsets in it?", yes=yes)
+    with connection.open_bus(bootstrap) as bus:
+        for name in names:
+            bus.delete_group(name)
+            typer.echo(f"group {name}: deleted")

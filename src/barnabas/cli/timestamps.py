@@ -1,0 +1,17 @@
+"""Times on a command line."""
+
+from datetime import datetime
+
+import typer
+
+
+def parse_timestamp(text: str, option: str = "--timestamp") -> int:
+    """Milliseconds since 1970, of a number of them or of an ISO 8601 time."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise typer.BadParameter(
+            f"{text!r} is neither milliseconds since 1970 nor ISO 8601", param_hint=option
+        ) from None

@@ -1,0 +1,187 @@
+"""Reading as a member of a group: partitions are assigned by the group, and what was read is committed to it.
+
+Owns when a commit is made, which is what a delivery mode means. A record counts as processed when the next one is asked
+for. At least once: what was processed is committed before more is read, and at the end; a consumer that dies, or stops
+in the middle of a record, sees it again. At most once: a chunk is committed before any of it is handed out; what a
+consumer that dies had not got to is not seen again.
+"""
+
+import contextlib
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from barnabas.client.consuming import Deadline
+from barnabas.client.errors import translate
+from barnabas.client.message import Message, from_kafka
+from barnabas.client.settings import Settings
+from barnabas.core.model import TopicPartition
+
+Mode: TypeAlias = Literal["at-least-once", "at-most-once"]
+MODES: Final[tuple[str, ...]] = get_args(Mode)
+MAX_POLL_RECORDS: Final = 500
+
+# The group has given the partitions to somebody else, who reads them from the last commit.
+_LOST: Final = frozenset(
+    {
+        KafkaError._ASSIGNMENT_LOST,
+        KafkaError._FENCED,
+        KafkaError._STATE,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError.UNKNOWN_MEMBER_ID,
+    }
+)
+# What ends by itself: the member joins again, or the broker comes back.
+_PASSING: Final = frozenset({KafkaError._MAX_POLL_EXCEEDED, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
+
+
+class GroupReader:
+    """A member of a group that reads some topics, used by one thread."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Sequence[str],
+        group: str,
+        *,
+        mode: Mode,
+        start: str,
+        max_poll_records: int,
+    ) -> None:
+        self._is_at_most_once = mode == "at-most-once"
+        self._max_poll_records = max_poll_records
+        self._processed: dict[TopicPartition, int] = {}  # offsets that are to be committed
+        self._assigned: set[TopicPartition] = set()
+        self._at_end: set[TopicPartition] = set()
+        self._consumer: Consumer = settings.member(group, start)
+        self._consumer.subscribe(
+            list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all that was assigned has been read, as far as is known."""
+        return bool(self._assigned) and self._assigned <= self._at_end
+
+    def next_chunk(self, max_count: int | None, timeout_s: float) -> list[Message]:
+        """Some records; asking for them says that those before are processed."""
+        self.commit_processed()
+        count = self._max_poll_records if max_count is None else min(max_count, self._max_poll_records)
+        records = self._poll(count, timeout_s)
+        if records and self._is_at_most_once and not self._commit(_ends_of(records)):
+            self._go_back(records)
+            return []
+        return records
+
+    def note_processed(self, record: Message) -> None:
+        if not self._is_at_most_once:
+            self._processed[TopicPartition(record.topic, record.partition)] = record.offset + 1
+
+    def commit_processed(self) -> None:
+        """Commit what was processed. What cannot be committed now is seen again, or committed with the next."""
+        if self._processed and self._commit(self._processed):
+            self._processed = {}
+
+    def close(self) -> None:
+        """Commit, and leave the group at once."""
+        try:
+            self.commit_processed()
+        finally:
+            self._consumer.close()
+
+    def _poll(self, count: int, timeout_s: float) -> list[Message]:
+        try:
+            first = self._consumer.poll(timeout_s)
+            found = [] if first is None else [first]
+            if first is not None and count > 1:
+                found += self._consumer.consume(count - 1, 0)
+        except KafkaException as failure:
+            raise translate(failure, "read") from None
+        return [from_kafka(message) for message in found if self._is_record(message)]
+
+    def _is_record(self, message: Any) -> bool:
+        error = message.error()
+        if error is None:
+            self._at_end.discard(_partition_of(message))
+            return True
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._at_end.add(_partition_of(message))
+        elif error.code() not in _PASSING:
+            raise translate(error, f"read {_partition_of(message)}")
+        return False
+
+    def _go_back(self, records: Sequence[Message]) -> None:
+        """Nobody has seen these: read them again, unless they are somebody else's by now."""
+        firsts = {(record.topic, record.partition): record.offset for record in reversed(records)}
+        for key, offset in firsts.items():
+            with contextlib.suppress(KafkaException):
+                self._consumer.seek(confluent_kafka.TopicPartition(*key, offset))
+
+    def _commit(self, offsets: dict[TopicPartition, int]) -> bool:
+        """Whether it is done; not when these partitions are somebody else's by now, or the broker is away."""
+        wanted = [confluent_kafka.TopicPartition(*key, offset) for key, offset in offsets.items()]
+        try:
+            answers = self._consumer.commit(offsets=wanted, asynchronous=False) or []
+            errors = [answer.error for answer in answers if answer.error is not None]
+        except KafkaException as failure:
+            errors = [failure.args[0]]
+        for error in errors:
+            if error.code() in _LOST:
+                self._processed = {}
+            elif not (error.retriable() or error.code() in _PASSING):
+                raise translate(error, "commit offsets")
+        return not errors
+
+    # What librdkafka calls, while it is polled or closed
+
+    def _on_assign(self, _consumer: Consumer, partitions: Sequence[Any]) -> None:
+        added = {TopicPartition(each.topic, each.partition) for each in partitions}
+        self._assigned |= added
+        self._at_end -= added
+
+    def _on_revoke(self, _consumer: Consumer, partitions: Sequence[Any]) -> None:
+        self.commit_processed()  # while they are still this member's
+        self._forget(partitions)
+
+    def _on_lost(self, _consumer: Consumer, partitions: Sequence[Any]) -> None:
+        self._forget(partitions)
+
+    def _forget(self, partitions: Sequence[Any]) -> None:
+        for each in partitions:
+            key = TopicPartition(each.topic, each.partition)
+            self._assigned.discard(key)
+            self._at_end.discard(key)
+            self._processed.pop(key, None)
+
+
+def read_group(
+    open_reader: Callable[[], GroupReader], *, until_end: bool, max_records: int | None, timeout_s: float | None
+) -> Generator[Message, None, None]:
+    """Records as they come; up to the end of what is assigned, `max_records`, or until none came for `timeout_s`."""
+    reader = open_reader()  # now, for what is never begun is never ended
+    left = max_records
+    deadline = Deadline(timeout_s)
+    try:
+        while left != 0 and not deadline.has_passed() and not (until_end and reader.is_at_end):
+            records = reader.next_chunk(left, deadline.wait_s())
+            for record in records:
+                yield record
+                reader.note_processed(record)
+            if records:
+                left = None if left is None else left - len(records)
+                deadline.start_over()
+    finally:
+        reader.close()
+
+
+def _ends_of(records: Sequence[Message]) -> dict[TopicPartition, int]:
+    return {TopicPartition(record.topic, record.partition): record.offset + 1 for record in records}
+
+
+def _partition_of(message: Any) -> TopicPartition:
+    return TopicPartition(message.topic() or "?", message.partition())

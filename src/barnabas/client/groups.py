@@ -1,0 +1,253 @@
+"""Groups as an administrator sees them: who is in them, how far they are behind, and from where they go on.
+
+Owns what a caller learns about a group, lag in records and in seconds, and moving a group's offsets. Everything goes
+through librdkafka's admin client; only the time of the first unread record takes a look at the record itself.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+import confluent_kafka
+from confluent_kafka import admin as kafka_admin
+
+from barnabas.client.asking import Asking
+from barnabas.client.consuming import RecordGetter
+from barnabas.client.errors import translate
+from barnabas.client.topics import EARLIEST, LATEST, Topics
+from barnabas.core.errors import GroupIdNotFound, InvalidRequest, NonEmptyGroup, UnknownTopicOrPartition
+from barnabas.core.model import TopicPartition
+
+To: TypeAlias = Literal["earliest", "latest"] | int
+
+_NO_OFFSET: Final = -1
+_api: Any = kafka_admin  # its names are not exported the way type checkers ask for
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A group in a listing. A simple one has offsets and never had members."""
+
+    name: str
+    state: str
+    type: str
+    is_simple: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """Who reads which partitions."""
+
+    member_id: str
+    client_id: str
+    host: str
+    instance_id: str | None
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """How far a group is in a partition: `lag` records behind, the first of them `lag_seconds` old.
+
+    `offset` is None where nothing was committed; then there is no lag to speak of.
+    """
+
+    topic: str
+    partition: int
+    offset: int | None
+    end_offset: int
+    lag: int | None
+    lag_seconds: float | None
+    member_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetails:
+    """A group, its members, and how far it is in each partition that it reads or has read."""
+
+    name: str
+    state: str
+    type: str
+    assignor: str
+    members: tuple[GroupMember, ...]
+    partitions: tuple[PartitionLag, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """What a reset does to a partition; `before` is None where nothing was committed."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int
+
+
+class Groups:
+    """The groups of one cluster."""
+
+    def __init__(self, admin: kafka_admin.AdminClient, topics: Topics, getter: RecordGetter, timeout_s: float) -> None:
+        self._admin = admin
+        self._topics = topics
+        self._getter = getter
+        self._timeout_s = timeout_s
+        self._asking = Asking(timeout_s)
+
+    def list_all(self) -> list[GroupInfo]:
+        doing = "list the groups"
+        found = self._asking.wait(self._asking.ask(self._admin.list_consumer_groups, doing=doing), doing)
+        if found.errors:
+            raise translate(found.errors[0], doing)
+        groups = [
+            GroupInfo(each.group_id, _state(each.state), each.type.name.lower(), each.is_simple_consumer_group)
+            for each in found.valid
+        ]
+        return sorted(groups, key=lambda group: group.name)
+
+    def describe(self, name: str) -> GroupDetails:
+        described = self._describe(name)
+        members = tuple(_member(each) for each in described.members)
+        owners = {partition: member.member_id for member in members for partition in member.partitions}
+        committed = self._committed(name)
+        keys = sorted({*committed, *owners})
+        starts, ends = self._bounds(keys)
+        lags = tuple(
+            self._lag(key, committed.get(key), starts[key], ends[key], owners.get(key)) for key in keys if key in ends
+        )
+        group_type = described.type.name.lower() if described.type is not None else "classic"
+        return GroupDetails(name, _state(described.state), group_type, described.partition_assignor, members, lags)
+
+    def delete(self, name: str) -> None:
+        doing = f"delete group {name!r}"
+        self._asking.wait(self._asking.ask(self._admin.delete_consumer_groups, [name], doing=doing)[name], doing)
+
+    def reset(
+        self,
+        name: str,
+        *,
+        to: To | None,
+        timestamp_ms: int | None,
+        shift_by: int | None,
+        topics: Sequence[str] | None,
+        dry_run: bool,
+    ) -> list[OffsetChange]:
+        """Move a group's offsets, within what the partitions have; says what was, or would be, moved."""
+        if sum(each is not None for each in (to, timestamp_ms, shift_by)) != 1:
+            raise InvalidRequest("say one of: to, timestamp_ms, shift_by")
+        committed = self._committed(name)
+        keys = self._chosen(name, committed, topics)
+        if not dry_run:
+            self._check_without_members(name)
+        starts, ends = self._bounds(keys)
+        missing = [key for key in keys if key not in ends]
+        if missing:
+            raise UnknownTopicOrPartition(f"group {name!r} has offsets of {missing[0]}, which does not exist")
+        wanted = self._wanted(keys, committed, starts, ends, to=to, timestamp_ms=timestamp_ms, shift_by=shift_by)
+        changes = [
+            OffsetChange(*key, committed.get(key), min(max(wanted[key], starts[key]), ends[key])) for key in keys
+        ]
+        if not dry_run:
+            self._alter(name, changes)
+        return changes
+
+    # Parts of a description
+
+    def _describe(self, name: str) -> Any:
+        doing = f"describe group {name!r}"
+        asked = self._asking.ask(self._admin.describe_consumer_groups, [name], doing=doing)
+        described = self._asking.wait(asked[name], doing)
+        if _state(described.state) == "dead":
+            raise GroupIdNotFound(f"group {name!r} does not exist")
+        return described
+
+    def _committed(self, name: str) -> dict[TopicPartition, int]:
+        doing = f"read the offsets of group {name!r}"
+        wanted = [confluent_kafka.ConsumerGroupTopicPartitions(name)]
+        asked = self._asking.ask(self._admin.list_consumer_group_offsets, wanted, doing=doing)
+        found = self._asking.wait(asked[name], doing).topic_partitions
+        return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    def _bounds(self, keys: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Where partitions begin and end; those that are not there any more are left out."""
+        ids: dict[str, list[int]] = {}
+        for topic in {key.topic: None for key in keys}:
+            try:
+                ids[topic] = self._topics.partition_ids(topic)
+            except UnknownTopicOrPartition:
+                ids[topic] = []
+        there = [key for key in keys if key.partition in ids[key.topic]]
+        return self._topics.offsets_of(there, EARLIEST), self._topics.offsets_of(there, LATEST)
+
+    def _lag(
+        self, key: TopicPartition, offset: int | None, start: int, end: int, member_id: str | None
+    ) -> PartitionLag:
+        if offset is None:
+            return PartitionLag(*key, None, end, None, None, member_id)
+        first_unread = max(offset, start)  # what was removed is not to be read any more
+        lag = max(end - first_unread, 0)
+        seconds = self._age_s(key, first_unread) if lag else 0.0
+        return PartitionLag(*key, offset, end, lag, seconds, member_id)
+
+    def _age_s(self, key: TopicPartition, offset: int) -> float | None:
+        record = self._getter.find_from(*key, offset, self._timeout_s)
+        return None if record is None else max(time.time() - record.timestamp_ms / 1000, 0.0)
+
+    # Parts of a reset
+
+    def _chosen(
+        self, name: str, committed: Mapping[TopicPartition, int], topics: Sequence[str] | None
+    ) -> list[TopicPartition]:
+        if topics is not None:
+            return [TopicPartition(topic, id_) for topic in topics for id_ in self._topics.partition_ids(topic)]
+        if not committed:
+            raise GroupIdNotFound(f"group {name!r} has committed nothing: say which topic it is to read")
+        return sorted(committed)
+
+    def _check_without_members(self, name: str) -> None:
+        doing = f"describe group {name!r}"
+        asked = self._asking.ask(self._admin.describe_consumer_groups, [name], doing=doing)
+        members = self._asking.wait(asked[name], doing).members
+        if members:
+            raise NonEmptyGroup(f"group {name!r} has {len(members)} members: stop them first")
+
+    def _wanted(
+        self,
+        keys: Sequence[TopicPartition],
+        committed: Mapping[TopicPartition, int],
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        *,
+        to: To | None,
+        timestamp_ms: int | None,
+        shift_by: int | None,
+    ) -> Mapping[TopicPartition, int]:
+        if timestamp_ms is not None:
+            found = self._topics.offsets_of(keys, timestamp_ms)
+            return {key: ends[key] if found[key] == _NO_OFFSET else found[key] for key in keys}
+        if shift_by is not None:
+            return {key: committed.get(key, starts[key]) + shift_by for key in keys}
+        if isinstance(to, int):
+            return dict.fromkeys(keys, to)
+        if to not in ("earliest", "latest"):
+            raise InvalidRequest(f"to is {to!r}; it may be 'earliest', 'latest' or an offset")
+        return starts if to == "earliest" else ends
+
+    def _alter(self, name: str, changes: Sequence[OffsetChange]) -> None:
+        doing = f"reset group {name!r}"
+        partitions = [confluent_kafka.TopicPartition(each.topic, each.partition, each.after) for each in changes]
+        wanted = [confluent_kafka.ConsumerGroupTopicPartitions(name, partitions)]
+        asked = self._asking.ask(self._admin.alter_consumer_group_offsets, wanted, doing=doing)
+        for each in self._asking.wait(asked[name], doing).topic_partitions:
+            if each.error is not None:
+                raise translate(each.error, doing)
+
+
+def _state(state: Any) -> str:
+    return str(state.name).lower().replace("_", "-")
+
+
+def _member(found: Any) -> GroupMember:
+    assignment = [] if found.assignment is None else found.assignment.topic_partitions
+    partitions = tuple(sorted(TopicPartition(each.topic, each.partition) for each in assignment))
+    return GroupMember(found.member_id, found.client_id, found.host, found.group_instance_id, partitions)

@@ -1,0 +1,55 @@
+"""FindCoordinator, versions 0 to 6: which node coordinates a group. From version 4 on many at once.
+
+Differs from Kafka: the topic of groups, if it is not there, is there when the answer is, where Kafka answers that there
+is no coordinator yet. Transactional ids have none for now, and keys of share groups are refused.
+"""
+
+from typing import Any, Final
+
+from barnabas.core.errors import BarnabasError, CoordinatorNotAvailable, InvalidRequest
+from barnabas.core.metadata.image import Node
+from barnabas.core.metadata.names import OFFSETS_TOPIC
+from barnabas.edge.kafka.asked import Asked
+from barnabas.services.broker import Broker
+from barnabas.wire.responses import Values
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+_BATCHED_FROM: Final = 4
+_NO_NODE: Final = {"node_id": -1, "host": "", "port": -1}
+
+
+async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
+    """See the module."""
+    key_type = getattr(request, "key_type", GROUP)
+    if asked.version < _BATCHED_FROM:
+        return {"throttle_time": 0, **await _answer(broker, key_type, request.key)}
+    coordinators = [{"key": key, **await _answer(broker, key_type, key)} for key in request.coordinator_keys]
+    return {"throttle_time": 0, "coordinators": coordinators}
+
+
+async def _answer(broker: Broker, key_type: int, key: str) -> Values:
+    try:
+        node = await _find(broker, key_type, key)
+    except BarnabasError as error:
+        return {**_NO_NODE, "error_code": error.kafka_code, "error_message": str(error)}
+    return {
+        "node_id": node.node_id,
+        "host": node.host,
+        "port": node.port,
+        "error_code": 0,
+        "error_message": "NONE",  # what Kafka says
+    }
+
+
+async def _find(broker: Broker, key_type: int, key: str) -> Node:
+    if key_type == TRANSACTION:
+        raise CoordinatorNotAvailable("transactions are not served yet")
+    if key_type != GROUP:
+        raise InvalidRequest(f"there are no coordinators of type {key_type}")
+    partition = await broker.groups.find_partition(key)
+    topic = broker.image.topics.get(OFFSETS_TOPIC)
+    node = None if topic is None else broker.image.nodes.get(topic.partitions[partition].leader)
+    if node is None:
+        raise CoordinatorNotAvailable(f"partition {partition} of '{OFFSETS_TOPIC}' has no leader")
+    return node

@@ -1,0 +1,289 @@
+"""Consumer groups: the verbs. Finds the coordinator of a group, and puts requests to it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Self, cast
+
+import msgspec
+
+from barnabas.core.errors import BarnabasError, GroupIdNotFound, InvalidGroupId
+from barnabas.core.groups import listing, offset_access, offsets
+from barnabas.core.groups.classic_messages import (
+    ClassicConfig,
+    HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
+    LeaveReply,
+    LeaveRequest,
+    SyncReply,
+    SyncRequest,
+)
+from barnabas.core.groups.consumer_describe import DescribedConsumerGroup, describe
+from barnabas.core.groups.consumer_messages import ConsumerConfig, ConsumerHeartbeat, ConsumerHeartbeatReply
+from barnabas.core.groups.decision import Decision, Outcome
+from barnabas.core.groups.offsets import CommitRequest, FetchedOffset, OffsetsConfig, WantedOffset
+from barnabas.core.metadata.names import OFFSETS_TOPIC
+from barnabas.core.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from barnabas.core.metadata.topics import NewTopic
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.coordinator import Coordinator
+from barnabas.runtime.dice import Dice
+from barnabas.runtime.offload import Offload
+from barnabas.services.coordinators import MAX_DECISION_BYTES, Coordinators
+from barnabas.services.group_routing import GroupRouting
+from barnabas.services.group_settings import GroupSettings
+from barnabas.services.served import ServedTopics
+from barnabas.services.topics import Topics
+
+SEGMENT_BYTES: Final = 100 * 1024 * 1024
+
+
+class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of all groups of a broker."""
+
+    classic: ClassicConfig = ClassicConfig()
+    consumer: ConsumerConfig = ConsumerConfig()
+    offsets: OffsetsConfig = OffsetsConfig()
+    topic_partitions: int = 50  # offsets.topic.num.partitions
+    topic_replication_factor: int = 1  # offsets.topic.replication.factor
+    topic_segment_bytes: int = SEGMENT_BYTES  # offsets.topic.segment.bytes
+    retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
+
+    @classmethod
+    def of(cls, settings: GroupSettings) -> Self:
+        """What the broker's settings say."""
+        policy = settings.group_consumer_migration_policy
+        return cls(
+            classic=ClassicConfig(
+                min_session_timeout_ms=settings.group_min_session_timeout_ms,
+                max_session_timeout_ms=settings.group_max_session_timeout_ms,
+                initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+                max_size=settings.group_max_size,
+            ),
+            consumer=ConsumerConfig(
+                heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
+                session_timeout_ms=settings.group_consumer_session_timeout_ms,
+                max_size=settings.group_consumer_max_size,
+                classic_max_size=settings.group_max_size,
+                assignors=settings.group_consumer_assignors,
+                assignment_interval_ms=settings.group_consumer_assignment_interval_ms,
+                upgrades=policy in ("bidirectional", "upgrade"),
+                downgrades=policy in ("bidirectional", "downgrade"),
+            ),
+            offsets=OffsetsConfig(
+                metadata_max_chars=settings.offset_metadata_max_bytes,
+                retention_ms=settings.offsets_retention_minutes * 60_000,
+            ),
+            topic_partitions=settings.offsets_topic_num_partitions,
+            topic_replication_factor=settings.offsets_topic_replication_factor,
+            topic_segment_bytes=settings.offsets_topic_segment_bytes,
+            retention_check_interval_ms=settings.offsets_retention_check_interval_ms,
+        )
+
+    def new_topic(self) -> NewTopic:
+        """The topic that groups are kept in."""
+        settings = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(self.topic_segment_bytes),
+            "max.message.bytes": str(MAX_DECISION_BYTES),
+        }
+        return NewTopic(OFFSETS_TOPIC, self.topic_partitions, self.topic_replication_factor, None, settings)
+
+
+class GroupService:
+    """The verbs on groups."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        *,
+        served: ServedTopics,
+        topics: Topics,
+        offload: Offload,
+        clock: Clock,
+        dice: Dice,
+    ) -> None:
+        self.config = config
+        self._served = served
+        self._clock = clock
+        self._dice = dice
+        self._routing = GroupRouting(config.consumer, served=served, clock=clock)
+        self._coordinators = Coordinators(
+            config.new_topic(),
+            classic=config.classic,
+            served=served,
+            topics=topics,
+            offload=offload,
+            clock=clock,
+            on_timer=self._routing.on_timer,
+            after_load=self._routing.timers_after_load,
+        )
+        self._names = {topic.topic_id: topic.name for topic in served.by_name.values()}
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Load the groups there are, in tasks of this group."""
+        self._coordinators.start(tasks)
+
+    def close(self) -> None:
+        """Coordinate no more."""
+        self._coordinators.close()
+
+    async def find_partition(self, group: str) -> int:
+        """The partition of the topic of groups that a group lives in: whoever leads it coordinates the group."""
+        return await self._coordinators.partition_of(group)
+
+    async def create_topic(self) -> None:
+        """Make the topic of groups, unless it is there."""
+        await self._coordinators.create_topic()
+
+    # Members of the classic protocol
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        """JoinGroup; waits until the generation is made."""
+        to = await self._coordinators.of_group(request.group)
+        new_member_id = f"{request.instance_id or request.client_id}-{self._dice.uuid()}"
+        return cast(
+            "JoinReply",
+            await to.ask(lambda token: self._routing.join(to, request, token, new_member_id=new_member_id)),
+        )
+
+    async def sync(self, request: SyncRequest) -> SyncReply:
+        """SyncGroup; waits until the leader has assigned."""
+        to = await self._coordinators.of_group(request.group)
+        return cast("SyncReply", await to.ask(lambda token: self._routing.sync(to, request, token)))
+
+    async def heartbeat(self, request: HeartbeatRequest) -> None:
+        """Heartbeat."""
+        to = await self._coordinators.of_group(request.group)
+        await to.ask(lambda token: self._routing.heartbeat(to, request, token))
+
+    async def leave(self, request: LeaveRequest) -> LeaveReply:
+        """LeaveGroup."""
+        to = await self._coordinators.of_group(request.group)
+        return cast("LeaveReply", await to.ask(lambda token: self._routing.leave(to, request, token)))
+
+    # Members of the consumer protocol (KIP-848)
+
+    async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
+        """ConsumerGroupHeartbeat."""
+        to = await self._coordinators.of_group(request.group)
+        new_member_id = str(self._dice.uuid())
+        return cast(
+            "ConsumerHeartbeatReply",
+            await to.ask(
+                lambda token: self._routing.consumer_heartbeat(to, request, token, new_member_id=new_member_id)
+            ),
+        )
+
+    async def describe_consumer_group(self, group: str) -> DescribedConsumerGroup:
+        """ConsumerGroupDescribe; refused when it is not a consumer group."""
+        coordinator = await self._named(group)
+
+        def look() -> DescribedConsumerGroup:
+            found = coordinator.groups.consumer.get(group)
+            if found is None:
+                is_there = coordinator.groups.type_of(group) is not None or group in coordinator.soft.live
+                raise GroupIdNotFound(f"Group {group} {'is not a consumer group' if is_there else 'not found'}.")
+            return describe(found, self.config.consumer)
+
+        return await coordinator.read(look)
+
+    # Offsets
+
+    async def commit_offsets(self, request: CommitRequest) -> offsets.PartitionErrors:
+        """OffsetCommit."""
+        coordinator = await self._coordinators.of_group(request.group)
+        return await coordinator.commit(
+            lambda: offsets.commit(
+                coordinator.groups,
+                coordinator.soft,
+                request,
+                config=self.config.offsets,
+                now_ms=self._clock.now_ms(),
+            )
+        )
+
+    async def fetch_offsets(
+        self, group: str, wanted: Sequence[WantedOffset] | None, *, member_id: str | None = None, epoch: int = -1
+    ) -> list[FetchedOffset]:
+        """OffsetFetch: of these partitions, or of all."""
+        coordinator = await self._coordinators.of_group(group)
+
+        def look() -> list[FetchedOffset]:
+            offset_access.check_fetch(coordinator.groups, group, member_id=member_id, epoch=epoch)
+            return offsets.fetch(coordinator.groups, group, wanted)
+
+        return await coordinator.read(look)
+
+    async def delete_offsets(self, group: str, partitions: Sequence[tuple[str, int]]) -> offsets.PartitionErrors:
+        """OffsetDelete."""
+        coordinator = await self._named(group)
+        return await coordinator.commit(lambda: offsets.delete(coordinator.groups, coordinator.soft, group, partitions))
+
+    # Administration
+
+    async def list_groups(self) -> list[listing.ListedGroup]:
+        """All groups that this node coordinates."""
+        found: list[listing.ListedGroup] = []
+        for coordinator in await self._coordinators.all_loaded():
+            found += await coordinator.read(_listing(coordinator))
+        return sorted(found, key=lambda listed: listed.group)
+
+    async def describe_group(self, group: str) -> listing.DescribedGroup:
+        """A classic group."""
+        coordinator = await self._coordinators.of_group(group)
+        return await coordinator.read(lambda: listing.describe_group(coordinator.groups, coordinator.soft, group))
+
+    async def delete_group(self, group: str) -> None:
+        """Remove a group without members."""
+        coordinator = await self._coordinators.of_group(group)
+        await coordinator.commit(lambda: listing.delete_group(coordinator.groups, coordinator.soft, group))
+
+    async def _named(self, group: str) -> Coordinator:
+        """The coordinator of a group whose name may not be empty."""
+        if not group:
+            raise InvalidGroupId("a group needs a name")
+        return await self._coordinators.of_group(group)
+
+    # Time and topics
+
+    async def run_expiry(self) -> None:
+        """Remove offsets that nobody has used for long, from time to time, for ever."""
+        while True:
+            await asyncio.sleep(self.config.retention_check_interval_ms / 1000)
+            await self.expire_offsets()
+
+    async def expire_offsets(self) -> int:
+        """Remove what nobody has used for long; returns how many offsets that were."""
+        count = 0
+        for coordinator in self._coordinators.available():
+            for group in coordinator.groups.names():
+                try:
+                    count += await coordinator.commit(self._expiring(coordinator, group))
+                except BarnabasError:
+                    break  # it has ended, and said why
+        return count
+
+    def _expiring(self, coordinator: Coordinator, group: str) -> Callable[[], Decision[int]]:
+        return lambda: offsets.expire(
+            coordinator.groups, coordinator.soft, group, config=self.config.offsets, now_ms=self._clock.now_ms()
+        )
+
+    def apply(self, records: Sequence[MetadataRecord]) -> None:
+        """Topics came, went or grew: groups that read them hear of it, offsets of what is gone go too."""
+        removed = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
+        if not removed and not any(isinstance(record, TopicRecord | PartitionRecord) for record in records):
+            return
+        self._coordinators.drop_deleted()
+        for coordinator in self._coordinators.available():
+            for name, topic_id in ((self._names.get(topic_id), topic_id) for topic_id in removed):
+                if name is not None:
+                    gone = offsets.delete_topic(coordinator.groups, name, topic_id)
+                    coordinator.carry_out(Outcome(gone.records))
+            self._routing.on_topics_change(coordinator)
+        self._names = {topic.topic_id: topic.name for topic in self._served.by_name.values()}
+
+
+def _listing(coordinator: Coordinator) -> Callable[[], list[listing.ListedGroup]]:
+    return lambda: listing.list_groups(coordinator.groups, coordinator.soft)
