@@ -24,7 +24,6 @@ _CHUNK: Final = 500
 _READER: Final = {
     "queued.min.messages": "10000",
     "queued.max.messages.kbytes": "16384",
-    "fetch.queue.backoff.ms": "10",  # a queue this short runs dry at once; a second is the default
 }
 
 
