@@ -32,7 +32,8 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
         int, About(SHORT, "Replicas of the topic of groups and committed offsets, when it is made.", at_least=1)
     ] = 1
     offsets_topic_segment_bytes: Annotated[
-        int, About(INT, "Segment size of the topic of groups and committed offsets, when it is made.", at_least=1)
+        int,
+        About(INT, "Segment size of the topic of groups and committed offsets, when it is made.", at_least=1024 * 1024),
     ] = 104_857_600
     offsets_retention_minutes: Annotated[
         int, About(INT, "How long committed offsets are kept that nobody uses any more.", at_least=1)

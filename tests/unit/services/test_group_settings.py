@@ -23,7 +23,7 @@ def test_groups_are_as_the_broker_is_told() -> None:
                 "offsets.retention.check.interval.ms": "12",
                 "offsets.topic.num.partitions": "13",
                 "offsets.topic.replication.factor": "2",
-                "offsets.topic.segment.bytes": "1000000",
+                "offsets.topic.segment.bytes": "2000000",
             }
         )
     )
@@ -37,7 +37,7 @@ def test_groups_are_as_the_broker_is_told() -> None:
     new = config.new_topic()
     assert (new.partition_count, new.replication_factor) == (13, 2)
     assert new.configs["cleanup.policy"] == "compact"
-    assert new.configs["segment.bytes"] == "1000000"
+    assert new.configs["segment.bytes"] == "2000000"
 
 
 def test_the_defaults_are_those_of_the_groups() -> None:
@@ -58,3 +58,8 @@ def test_the_defaults_are_those_of_the_groups() -> None:
 def test_settings_that_cannot_be_are_refused(settings: dict[str, str]) -> None:
     with pytest.raises(InvalidConfig):
         BrokerConfig.from_properties(settings)
+
+
+def test_a_segment_size_that_no_topic_may_have_is_refused_at_the_start() -> None:
+    with pytest.raises(InvalidConfig, match=r"offsets\.topic\.segment\.bytes"):
+        BrokerConfig.from_properties({"offsets.topic.segment.bytes": "1000000"})
