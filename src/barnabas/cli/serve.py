@@ -1,12 +1,16 @@
 """``barnabas serve``: one node in the foreground, until SIGTERM or SIGINT."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+# Everything made while starting stays, so looking for garbage among it is time lost, and a good part of it.
+gc.disable()
 
 # kio teaches hypothesis its types wherever that is installed, which takes longer than all the rest of the start. A
 # process that serves tests nothing.
@@ -55,6 +59,8 @@ async def _run(config: BrokerConfig) -> None:
 
 def _say_ready(node: Node) -> None:
     assert node.broker is not None
+    gc.freeze()
+    gc.enable()
     host, port = node.address
     print(
         f"barnabas node {node.config.node_id} is ready on {host}:{port} (data in {node.config.log_dirs[0]})",
