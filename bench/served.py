@@ -12,6 +12,8 @@ from pathlib import Path
 from bench.measure import scratch_directory
 
 BARNABAS = [sys.executable, "-m", "barnabas.cli.main"]
+# An installed package has its bytecode, and so has a checkout after its first run, unless Python is told to keep none.
+ENVIRON = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ def served(*settings: str, directory: Path | None = None) -> Iterator[Served]:
             [*BARNABAS, "serve", "--data-dir", str(directory or scratch / "data"), "--listen", "127.0.0.1:0", *sets],
             stdout=subprocess.PIPE,
             text=True,
+            env=ENVIRON,
         )
         try:
             assert process.stdout is not None

@@ -95,7 +95,7 @@ class ConnectionLimits:
 
 
 class Connections:
-    """All connections of a listener; `listen` opens it, `close` ends everything."""
+    """All connections of a listener: `bind` takes its address, `serve` lets clients in, `close` ends everything."""
 
     def __init__(self, handler: Handler, limits: ConnectionLimits, tasks: asyncio.TaskGroup) -> None:
         self.handler = handler
@@ -218,7 +218,6 @@ class Connection(asyncio.BufferedProtocol):
         self.last_frame_at = 0.0
         self.peer: tuple[str, int] = ("", 0)
         self.local: tuple[str, int] = ("", 0)
-        self.client: object = None  # what the edge remembers of this client
 
     # What asyncio calls
 

@@ -114,11 +114,6 @@ class Partition:
             if not self._is_synced:
                 self._advance(self._log.end_offset)
 
-    @property
-    def is_synced(self) -> bool:
-        """Whether acknowledged means on disk."""
-        return self._is_synced
-
     # Appending
 
     def append(self, data: bytearray | memoryview, *, now_ms: int) -> Appended:
