@@ -127,6 +127,11 @@ def fill(log: Log, count: int, *, value: bytes = b"v" * 200, leader_epoch: int =
         log.append(batch, leader_epoch=leader_epoch, now_ms=NOW_MS)
 
 
+def checkpoint(log: Log) -> None:
+    log.prepare_checkpoint()
+    log.context.checkpoints.write()
+
+
 def all_bytes(log: Log) -> bytes:
     """Every byte of every segment, checked."""
     return b"".join(bytes(batch.data) for segment in log.segments for batch in segment.batches())

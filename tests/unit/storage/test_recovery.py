@@ -18,6 +18,7 @@ from tests.unit.storage.builders import (
     abort,
     all_bytes,
     append,
+    checkpoint,
     commit,
     content,
     fill,
@@ -37,11 +38,6 @@ EPOCHS = f"{LOG_DIRECTORY}/leader-epoch-checkpoint"
 
 def segment_path(base: int, suffix: str = ".log") -> str:
     return f"{LOG_DIRECTORY}/{base:020d}{suffix}"
-
-
-def checkpoint(log: Log) -> None:
-    log.prepare_checkpoint()
-    log.context.checkpoints.write()
 
 
 def recovered(disk: SimulatedDisk, config: LogConfig = SMALL) -> tuple[Log, RecoveryReport]:

@@ -17,6 +17,7 @@ from tests.unit.storage.builders import (
     abort,
     all_bytes,
     append,
+    checkpoint,
     commit,
     fill,
     in_transaction,
@@ -33,11 +34,6 @@ from tests.unit.storage.builders import (
 def sequences(log: Log, producer_id: int) -> list[int]:
     producer = log.producers.get(producer_id)
     return [] if producer is None else [batch.first_sequence for batch in producer.batches]
-
-
-def checkpoint(log: Log) -> None:
-    log.prepare_checkpoint()
-    log.context.checkpoints.write()
 
 
 def at_any_crash(prepare: Callable[[SimulatedDisk], Log], act: Callable[[Log], object]) -> list[Log]:

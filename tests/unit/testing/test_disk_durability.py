@@ -7,26 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.testing.disk import SECTOR, Keep, SimulatedDisk
+from tests.unit.testing.disk_support import content, disk_with
 
 SEEDS = range(200)
 
 OLD = b"o" * (4 * SECTOR)
 NEW = b"n" * (4 * SECTOR)
-
-
-def disk_with(files: dict[str, bytes], *, seed: int = 0) -> SimulatedDisk:
-    """A disk whose files are durable, bytes and names."""
-    disk = SimulatedDisk(seed)
-    for name, data in files.items():
-        file = disk.open(name, create=True)
-        file.write(0, data)
-        file.sync()
-    disk.sync_dir("")
-    return disk
-
-
-def content(disk: SimulatedDisk, name: str) -> bytes:
-    return disk.open(name).read(0, 1 << 20)
 
 
 def contents(disk: SimulatedDisk) -> dict[str, bytes]:

@@ -9,19 +9,7 @@ import pytest
 
 from barnabas.storage.disk import Disk, File
 from barnabas.testing.disk import SECTOR, Keep, SimulatedCrash, SimulatedDisk
-
-
-def disk_with(path: str, data: bytes, *, seed: int = 0) -> SimulatedDisk:
-    disk = SimulatedDisk(seed)
-    file = disk.open(path, create=True)
-    file.write(0, data)
-    file.sync()
-    disk.sync_dir("")
-    return disk
-
-
-def content(disk: SimulatedDisk, path: str) -> bytes:
-    return disk.open(path).read(0, 1 << 20)
+from tests.unit.testing.disk_support import content, disk_with
 
 
 def test_the_simulated_disk_is_a_disk() -> None:
@@ -72,7 +60,7 @@ def test_a_crash_is_no_exception_that_code_could_swallow() -> None:
 
 @pytest.mark.parametrize("keep", Keep)
 def test_after_a_crash_point_everything_raises_until_the_power_is_back(keep: Keep) -> None:
-    disk = disk_with("a", b"x")
+    disk = disk_with({"a": b"x"})
     file = disk.open("a")
     disk.crash_after(0)
     with pytest.raises(SimulatedCrash):
@@ -95,7 +83,7 @@ def test_after_a_crash_point_everything_raises_until_the_power_is_back(keep: Kee
 
 def test_the_operation_cut_off_is_left_to_chance() -> None:
     def cut(seed: int, call: Callable[[File], None]) -> bytes:
-        disk = disk_with("a", b"old", seed=seed)
+        disk = disk_with({"a": b"old"}, seed=seed)
         file = disk.open("a")
         file.write(0, b"new")
         disk.crash_after(0)
@@ -109,7 +97,7 @@ def test_the_operation_cut_off_is_left_to_chance() -> None:
 
 
 def test_handles_of_before_a_crash_are_dead() -> None:
-    disk = disk_with("a", b"x")
+    disk = disk_with({"a": b"x"})
     for die in (disk.crash, disk.restart):
         file = disk.open("a")
         die()
@@ -120,7 +108,7 @@ def test_handles_of_before_a_crash_are_dead() -> None:
 
 
 def test_a_restart_loses_nothing_and_saves_nothing() -> None:
-    disk = disk_with("a", b"old")
+    disk = disk_with({"a": b"old"})
     disk.open("a").write(0, b"new")
     disk.open("b", create=True)
     disk.restart()
@@ -132,7 +120,7 @@ def test_a_restart_loses_nothing_and_saves_nothing() -> None:
 
 
 def test_a_crash_point_is_forgotten_at_the_crash() -> None:
-    disk = disk_with("a", b"x")
+    disk = disk_with({"a": b"x"})
     disk.crash_after(1)
     disk.crash()
     file = disk.open("a")
@@ -144,7 +132,7 @@ def test_a_crash_point_is_forgotten_at_the_crash() -> None:
 
 
 def test_retrying_a_failed_sync_succeeds_and_loses_the_data() -> None:
-    disk = disk_with("a", b"old")
+    disk = disk_with({"a": b"old"})
     file = disk.open("a")
     file.write(0, b"newer")
     disk.fail_sync()
@@ -157,7 +145,7 @@ def test_retrying_a_failed_sync_succeeds_and_loses_the_data() -> None:
 
 
 def test_writes_after_a_failed_sync_are_saved_beside_the_hole() -> None:
-    disk = disk_with("a", b"")
+    disk = disk_with({"a": b""})
     file = disk.open("a")
     file.write(0, b"x" * SECTOR)
     disk.fail_sync()
@@ -170,7 +158,7 @@ def test_writes_after_a_failed_sync_are_saved_beside_the_hole() -> None:
 
 
 def test_a_sector_written_again_after_a_failed_sync_is_saved_whole() -> None:
-    disk = disk_with("a", b"")
+    disk = disk_with({"a": b""})
     file = disk.open("a")
     file.write(0, b"first")
     disk.fail_sync()
@@ -184,7 +172,7 @@ def test_a_sector_written_again_after_a_failed_sync_is_saved_whole() -> None:
 
 def first_dropped(seed: int) -> SimulatedDisk:
     """An empty file that shows `first`, which a failed sync dropped."""
-    disk = disk_with("a", b"", seed=seed)
+    disk = disk_with({"a": b""}, seed=seed)
     disk.open("a").write(0, b"first")
     disk.fail_sync()
     with pytest.raises(OSError, match="Input/output error"):
@@ -227,7 +215,7 @@ def test_what_a_failed_sync_dropped_is_forgotten_at_the_crash() -> None:
 
 
 def test_a_truncation_dropped_by_a_failed_sync_is_undone_by_a_crash() -> None:
-    disk = disk_with("a", b"x" * 1000)
+    disk = disk_with({"a": b"x" * 1000})
     file = disk.open("a")
     file.truncate(600)
     disk.fail_sync()
@@ -242,7 +230,7 @@ def test_a_truncation_dropped_by_a_failed_sync_is_undone_by_a_crash() -> None:
 def test_a_failed_sync_may_have_saved_a_part() -> None:
     left = set()
     for seed in range(100):
-        disk = disk_with("a", b"", seed=seed)
+        disk = disk_with({"a": b""}, seed=seed)
         file = disk.open("a")
         file.write(0, b"x" * (4 * SECTOR))
         disk.fail_sync(keep=Keep.RANDOM)
@@ -256,7 +244,7 @@ def test_a_failed_sync_may_have_saved_a_part() -> None:
 
 
 def test_a_failed_directory_sync_drops_its_names_for_good() -> None:
-    disk = disk_with("a", b"x")
+    disk = disk_with({"a": b"x"})
     disk.open("b", create=True)
     disk.fail_sync()
     with pytest.raises(OSError, match="Input/output error"):
@@ -296,7 +284,7 @@ def test_a_full_disk_takes_what_fits_and_refuses_the_rest() -> None:
 
 
 def test_a_fault_without_an_end_lasts_until_cleared_and_outlives_a_crash() -> None:
-    disk = disk_with("a", b"x")
+    disk = disk_with({"a": b"x"})
     disk.fail_write(count=None)
     for _ in range(3):
         with pytest.raises(OSError, match="No space left"):
@@ -307,7 +295,7 @@ def test_a_fault_without_an_end_lasts_until_cleared_and_outlives_a_crash() -> No
 
 
 def test_a_read_fails_as_asked() -> None:
-    disk = disk_with("a", b"x")
+    disk = disk_with({"a": b"x"})
     disk.fail_read(lambda path: path == "a")
     with pytest.raises(OSError, match="Input/output error"):
         content(disk, "a")
@@ -315,7 +303,7 @@ def test_a_read_fails_as_asked() -> None:
 
 
 def test_a_flipped_bit_is_seen_at_once_and_after_a_crash() -> None:
-    disk = disk_with("a", b"\x00\x00")
+    disk = disk_with({"a": b"\x00\x00"})
     disk.flip_bit("a", 1, 3)
     assert content(disk, "a") == b"\x00\x08"
     disk.open("a").write(0, b"\xff\xff")
@@ -324,7 +312,7 @@ def test_a_flipped_bit_is_seen_at_once_and_after_a_crash() -> None:
 
 
 def test_a_bit_beyond_the_end_cannot_be_flipped() -> None:
-    disk = disk_with("a", b"x")
+    disk = disk_with({"a": b"x"})
     with pytest.raises(ValueError, match="none at 1"):
         disk.flip_bit("a", 1, 0)
 
@@ -360,7 +348,7 @@ def test_open_files_are_counted_until_their_last_reference_goes() -> None:
 
 
 def test_handles_of_before_a_crash_do_not_count_after_it() -> None:
-    disk = disk_with("a", b"x")
+    disk = disk_with({"a": b"x"})
     before = disk.open("a")
     disk.crash()
     assert disk.open_files == 0
@@ -399,5 +387,5 @@ def test_seeds_differ() -> None:
 
 
 def test_the_fingerprint_knows_every_byte_written() -> None:
-    first, second = disk_with("a", b"x"), disk_with("a", b"y")
+    first, second = disk_with({"a": b"x"}), disk_with({"a": b"y"})
     assert first.fingerprint != second.fingerprint
