@@ -34,11 +34,13 @@ from barnabas.services.broker_config import BrokerConfig
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.groups import GroupConfig, GroupService
+from barnabas.services.markers import Markers
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings import TopicConfig, resolve_topic
 from barnabas.services.topics import Topics
+from barnabas.services.transactions import TransactionConfig, TransactionService
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.disk import Disk
@@ -99,18 +101,24 @@ class Node:
                 self._open_logs(broker, data_dir)
                 broker.served.start(tasks)
                 broker.groups.start(tasks)
+                broker.transactions.start(tasks)
                 flushing = tasks.create_task(logs.flusher.run())
                 maintenance = self._maintenance(logs)
                 maintaining = tasks.create_task(maintenance.run())
-                expiring = tasks.create_task(broker.groups.run_expiry())
+                expiring = [
+                    tasks.create_task(broker.groups.run_expiry()),
+                    tasks.create_task(broker.transactions.run_expiry()),
+                ]
                 await connections.serve()
                 self.broker = broker
                 on_ready(self)
                 await self._stop.wait()
             finally:
                 broker.groups.close()  # first: members whose joins wait are told, and hold up nothing
+                broker.transactions.close()
                 await connections.close(grace_s=CLOSE_GRACE_S)
-            expiring.cancel()
+            for task in expiring:
+                task.cancel()
             maintenance.stop()
             await maintaining
             await broker.served.wait_all_removed()
@@ -141,14 +149,30 @@ class Node:
         topics = Topics(config, metadata, served, ports.dice)
         groups = GroupService(
             GroupConfig.of(config),
+            image=metadata.image,
             served=served,
             topics=topics,
             offload=ports.offload,
             clock=ports.clock,
             dice=ports.dice,
         )
+        markers = Markers(served, groups, ports.clock)
+        producer_ids = ProducerIds(metadata)
+        transactions = TransactionService(
+            TransactionConfig.of(config),
+            served=served,
+            topics=topics,
+            groups=groups,
+            markers=markers,
+            producer_ids=producer_ids,
+            offload=ports.offload,
+            clock=ports.clock,
+        )
+        produce = Produce(ports.clock, ports.offload)
+        produce.admission = groups.admission = transactions
         metadata.subscribe(served.apply)
         metadata.subscribe(groups.apply)
+        metadata.subscribe(transactions.apply)
         return Broker(
             config=config,
             clock=ports.clock,
@@ -158,11 +182,13 @@ class Node:
             logs=logs,
             served=served,
             topics=topics,
-            produce=Produce(ports.clock, ports.offload),
+            produce=produce,
             fetch=Fetch(ports.offload),
             fetch_sessions=FetchSessions(ports.dice, max_sessions=config.max_incremental_fetch_session_cache_slots),
-            producer_ids=ProducerIds(metadata),
+            producer_ids=producer_ids,
             groups=groups,
+            markers=markers,
+            transactions=transactions,
         )
 
     def _maintenance(self, logs: Logs) -> Maintenance:

@@ -13,21 +13,15 @@ from uuid import UUID
 
 import msgspec
 
-from barnabas.testing.disk import Keep, SimulatedCrash
+from barnabas.testing.disk import Keep
 from barnabas.testing.simulation import Simulation
-from tests.simulation.group_clients import (
-    HEARTBEAT_S,
-    SESSION_S,
-    Auditor,
-    ClassicMember,
-    ConsumerMember,
-    GroupClient,
-    Loner,
-    Member,
-)
+from tests.simulation.group_clients import Auditor, GroupClient, Loner
 from tests.simulation.group_history import GroupHistory
+from tests.simulation.group_members import HEARTBEAT_S, SESSION_S, Member
+from tests.simulation.group_members_classic import ClassicMember
+from tests.simulation.group_members_consumer import ConsumerMember
 from tests.simulation.node_history import Violation
-from tests.simulation.node_support import CONFIG, NETWORK, NodeWorld, soon
+from tests.simulation.node_support import CONFIG, NodeWorld, run_world, soon
 
 TOPICS: Final = {"letters": 5, "numbers": 3}
 SIZES: Final = (1, 2, 3, 4, 6, 10, 20)
@@ -188,16 +182,7 @@ class GroupsWorld(NodeWorld):
 
 def run(seed: int) -> tuple[Counter[str], str]:
     """One run: what happened how often, and the hash of all of it."""
-    with Simulation(seed, network=NETWORK, max_steps=4_000_000) as simulation:
-        world = GroupsWorld(simulation)
-        loop = simulation.loop
-
-        async def scenario() -> None:
-            await world.run()
-            loop.unhandled = [error for error in loop.unhandled if not isinstance(error, SimulatedCrash)]
-
-        simulation.run(scenario)
-        return world.counts, simulation.trace_hash()
+    return run_world(GroupsWorld, seed, max_steps=4_000_000)
 
 
 if __name__ == "__main__":

@@ -293,8 +293,13 @@ async def soon(what: str) -> AsyncIterator[None]:
 
 def run(seed: int) -> tuple[Counter[str], str]:
     """One run: what happened how often, and the hash of all of it."""
-    with Simulation(seed, network=NETWORK, max_steps=2_000_000) as simulation:
-        world = NodeWorld(simulation)
+    return run_world(NodeWorld, seed, max_steps=2_000_000)
+
+
+def run_world(kind: type[NodeWorld], seed: int, *, max_steps: int) -> tuple[Counter[str], str]:
+    """One run of such a world; that a crash ended what was under way is no failure."""
+    with Simulation(seed, network=NETWORK, max_steps=max_steps) as simulation:
+        world = kind(simulation)
         loop = simulation.loop
 
         async def scenario() -> None:

@@ -12,7 +12,6 @@ What must hold after every reopening:
 - nothing is called corrupt.
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -554,12 +553,6 @@ def run(seed: int, *, steps: int = 60) -> Counter[str]:
         error.add_note(f"seed {seed}: PYTHONPATH=. python -m tests.simulation.storage_machine {seed}")
         raise
     return machine.counts
-
-
-def seeds(default: int) -> Iterator[int]:
-    """The seeds of this run: so many, or as many as BARNABAS_SEEDS says, from BARNABAS_FIRST_SEED on."""
-    first = int(os.environ.get("BARNABAS_FIRST_SEED", "0"))
-    return iter(range(first, first + int(os.environ.get("BARNABAS_SEEDS", default))))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from barnabas.storage.metadata_snapshot import MetadataSnapshots
 from barnabas.storage.truncate import delete_before
 from barnabas.storage.unsynced import FlushPlan
 from barnabas.testing.disk import Keep, SimulatedCrash, SimulatedDisk
-from tests.simulation.storage_machine import seeds
+from tests.simulation.seeded import seeds
 
 T = TypeVar("T")
 

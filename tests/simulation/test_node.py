@@ -4,12 +4,7 @@ BARNABAS_SEEDS says how many runs, BARNABAS_FIRST_SEED where to begin, as for th
 PYTHONPATH=. python -m tests.simulation.node_support SEED
 """
 
-import os
-import subprocess
-import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -23,47 +18,28 @@ from barnabas.storage.checkpoints import Checkpoints
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Appended, Log
 from barnabas.storage.unsynced import FlushPlan
-from tests.simulation.node_history import Violation
 from tests.simulation.node_support import run
-from tests.simulation.storage_machine import seeds
+from tests.simulation.seeded import check_noticed, check_seeds, hash_in_another_process
 
 SEEDS = 12
 PLANTED_SEEDS = 40
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """A simulated crash is logged as the error it would be anywhere else."""
-    caplog.set_level("CRITICAL")
+pytestmark = pytest.mark.usefixtures("_quiet")
 
 
 def test_what_clients_were_told_stays_true() -> None:
-    mine = list(seeds(default=SEEDS))
-
-    counts: Counter[str] = Counter()
-    for seed in mine:
-        try:
-            counts += run(seed)[0]
-        except BaseException as error:
-            error.add_note(f"PYTHONPATH=. python -m tests.simulation.node_support {seed}")
-            raise
-
-    print(f"{len(mine)} seeds: {dict(counts.most_common())}")
-    for event in ("lose_power", "crash in a disk call", "lose_process", "deleted", "unacknowledged", "fetched"):
-        assert counts[event] >= len(mine) // 2, f"the simulation hardly sees '{event}' any more"
+    check_seeds(
+        run,
+        default=SEEDS,
+        events=("lose_power", "crash in a disk call", "lose_process", "deleted", "unacknowledged", "fetched"),
+    )
 
 
 def test_the_same_seed_gives_the_same_run_in_another_process_too() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "4711"}
-    command = [sys.executable, "-m", "tests.simulation.node_support", "4711"]
-
     counts, trace_hash = run(4711)
-    other = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
 
     assert run(4711) == (counts, trace_hash)
-    assert other.stdout.split()[-1] == trace_hash
+    assert hash_in_another_process(run, 4711) == trace_hash
 
 
 # Planted bugs
@@ -160,23 +136,4 @@ def test_the_simulation_notices_a_planted_bug(
 ) -> None:
     plant(monkeypatch)
 
-    caught = next((found for seed in range(PLANTED_SEEDS) if (found := _caught(seed)) is not None), None)
-
-    assert caught is not None, f"{PLANTED_SEEDS} runs did not notice"
-    print(f"caught: {caught}")
-
-
-def _caught(seed: int) -> str | None:
-    """How a run failed, if it did; anything but a broken promise would be a bug of the plant."""
-    try:
-        run(seed)
-    except ExceptionGroup as group:
-        found = group.subgroup(Violation)
-        if found is None:
-            raise
-        return f"by seed {seed}, {_first(found)}"
-    return None
-
-
-def _first(error: BaseException) -> BaseException:
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+    check_noticed(run, within=PLANTED_SEEDS)

@@ -18,7 +18,7 @@ from barnabas.storage.log import Log
 from barnabas.storage.lookup import get_record
 from barnabas.storage.scan import zero_share
 from barnabas.testing.disk import SimulatedDisk
-from tests.simulation.storage_machine import seeds
+from tests.simulation.seeded import seeds
 from tests.simulation.storage_model import Violation
 from tests.unit.storage.builders import LOG_DIRECTORY, NOW_MS, PARTITION, content, open_dir, plain, records
 

@@ -9,7 +9,8 @@ from collections import Counter
 
 import pytest
 
-from tests.simulation.storage_machine import Machine, run, seeds
+from tests.simulation.seeded import seeds
+from tests.simulation.storage_machine import Machine, run
 
 PARTS = 4  # so that test processes can share them
 SEEDS = 360

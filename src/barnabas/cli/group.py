@@ -20,10 +20,8 @@ def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> 
     """List the groups."""
     with connection.open_bus(bootstrap) as bus:
         groups = bus.groups()
-    if as_json:
-        output.print_json([dataclasses.asdict(group) for group in groups])
-        return
-    output.print_table(("group", "state", "type"), [(group.name, group.state, group.type) for group in groups])
+    rows = [(group.name, group.state, group.type) for group in groups]
+    output.print_found(groups, ("group", "state", "type"), rows, as_json=as_json)
 
 
 @app.command()
@@ -100,11 +98,9 @@ def reset(
             topic=topic,
             dry_run=dry_run,
         )
-    if as_json:
-        output.print_json([dataclasses.asdict(change) for change in changes])
-        return
     rows = [(each.topic, each.partition, "-" if each.before is None else each.before, each.after) for each in changes]
-    output.print_table(("topic", "partition", "before", "would be" if dry_run else "now"), rows)
+    columns = ("topic", "partition", "before", "would be" if dry_run else "now")
+    output.print_found(changes, columns, rows, as_json=as_json)
 
 
 @app.command()

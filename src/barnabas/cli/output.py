@@ -5,11 +5,15 @@ unprintable characters are shown as escapes; into a pipe bytes go as they are.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def printable(data: bytes | str) -> str:
@@ -23,6 +27,16 @@ def printable(data: bytes | str) -> str:
 def print_json(value: Any) -> None:
     """One JSON document; ASCII only on a terminal."""
     print(json.dumps(value, indent=2, ensure_ascii=sys.stdout.isatty()))
+
+
+def print_found(
+    found: Sequence["DataclassInstance"], columns: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool
+) -> None:
+    """What was found: all of it as JSON, or the rows made of it as a table."""
+    if as_json:
+        print_json([dataclasses.asdict(each) for each in found])
+    else:
+        print_table(columns, rows)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -47,11 +47,8 @@ def list_(
     """List the topics."""
     with connection.open_bus(bootstrap) as bus:
         topics = [topic for topic in bus.list_topics() if internal or not topic.is_internal]
-    if as_json:
-        output.print_json([dataclasses.asdict(topic) for topic in topics])
-        return
     rows = [(topic.name, topic.partition_count, topic.replication_factor) for topic in topics]
-    output.print_table(("topic", "partitions", "replication factor"), rows)
+    output.print_found(topics, ("topic", "partitions", "replication factor"), rows, as_json=as_json)
 
 
 @app.command()

@@ -411,3 +411,61 @@ class CoordinatorLoadInProgress(BarnabasError):
     """The coordinator is reading its log, and can say nothing yet."""
 
     kafka_code = 14
+
+
+class InvalidProducerIdMapping(BarnabasError):
+    """A producer id that is not the one of its transactional id, or a transactional id that is not known."""
+
+    kafka_code = 49
+
+
+class InvalidTransactionTimeout(BarnabasError):
+    """A transaction timeout outside of what this cluster allows."""
+
+    kafka_code = 50
+
+
+class ConcurrentTransactions(BarnabasError):
+    """The transaction before is still being ended; try again."""
+
+    kafka_code = 51
+
+
+class TransactionalIdAuthorizationFailed(BarnabasError):
+    """A transactional id that the client may not use, or not in this way."""
+
+    kafka_code = 53
+
+
+class ProducerFenced(BarnabasError):
+    """A newer producer has taken this transactional id, or the coordinator has ended the transaction."""
+
+    kafka_code = 90
+
+
+class TransactionalIdNotFound(BarnabasError):
+    """A transactional id that is not known."""
+
+    kafka_code = 105
+
+
+class TransactionAbortable(BarnabasError):
+    """The transaction cannot go on; the producer can abort it and begin another."""
+
+    kafka_code = 120
+
+
+class InvalidTransactionRecord(BarnabasError):
+    """A record of the transaction log that cannot be read."""
+
+
+class TopicAuthorizationFailed(BarnabasError):
+    """A topic that this client may not use in this way."""
+
+    kafka_code = 29
+
+
+class OperationNotAttempted(BarnabasError):
+    """Nothing was tried, because something beside it in the request is wrong."""
+
+    kafka_code = 55

@@ -1,29 +1,31 @@
-"""Drives the groups of one partition of the coordinator log: decide, append, apply, and answer once it is durable.
+"""Drives what one partition of a log of decisions says: decide, append, apply, and answer once it is durable.
 
-Owns the groups while this node leads the partition, the timers of their members, and the requests that wait for an
-answer. `core.groups.decision` has the contract: one decision at a time, answers only when everything that was in the
-log is durable, reads too, timers on the loop's clock. Loading replays the log; until that is done everybody is told to
-try again. When the log fails, what is in memory may be ahead of what is on disk, so nothing more is said.
+Owns the timers, and the requests that wait for an answer. What is decided about belongs to the kinds of coordinators:
+`group_coordinator` and `transaction_coordinator`. `core.coordination` has the contract: one decision at a time, answers
+only when everything that was in the log is durable, reads too, timers on the loop's clock. Loading replays the log;
+until that is done everybody is told to try again. When the log fails, what is in memory may be ahead of what is on
+disk, so nothing more is said.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final, TypeVar, cast
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
+from barnabas.core.coordination import Reply, SetTimer, TimerChange, Token, Within
 from barnabas.core.errors import (
     BarnabasError,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    InvalidProducerEpoch,
+    InvalidTxnState,
     NotCoordinator,
     RecordTooLarge,
 )
-from barnabas.core.groups import classic
-from barnabas.core.groups.classic_state import ClassicSoft
-from barnabas.core.groups.decision import Decision, Outcome, Reply, SetTimer, TimerChange, TimerKey, Token
-from barnabas.core.groups.groups import Groups
-from barnabas.core.groups.records import GroupEntry, decode, encode_key, encode_value
+from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from barnabas.core.records.batch import iter_whole_batches
+from barnabas.core.records.control import MarkerType, read_marker
 from barnabas.core.records.record import Record, decode_records, encode_batch
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.offload import Offload
@@ -33,38 +35,99 @@ from barnabas.storage.segment import SegmentGone
 
 log = logging.getLogger("barnabas.coordinator")
 
+E = TypeVar("E")
+E_co = TypeVar("E_co", covariant=True)
 T = TypeVar("T")
-OnTimer = Callable[["Coordinator", TimerKey], None]
-AfterLoad = Callable[["Coordinator"], Sequence[TimerChange]]
+T_co = TypeVar("T_co", covariant=True)
 
 # Of the log, at a time, while loading: what is read is applied on the loop, which others want too.
 READ_BYTES: Final = 512 * 1024
 
 
-class Coordinator:
-    """The groups of one partition of the coordinator log, led here."""
+class DecisionLike(Protocol[E_co, T_co]):
+    """What was decided on one request."""
 
-    def __init__(
-        self,
-        partition: Partition,
-        *,
-        soft: ClassicSoft,
-        offload: Offload,
-        clock: Clock,
-        on_timer: OnTimer,
-        after_load: AfterLoad,
-    ) -> None:
-        self.groups = Groups()
-        self.soft = soft
+    @property
+    def records(self) -> Sequence[E_co]: ...
+    @property
+    def reply(self) -> T_co: ...
+    @property
+    def timers(self) -> Sequence[TimerChange]: ...
+
+
+class OutcomeLike(Protocol[E_co]):
+    """What was decided, with answers to any number of requests."""
+
+    @property
+    def records(self) -> Sequence[E_co]: ...
+    @property
+    def replies(self) -> Sequence[Reply]: ...
+    @property
+    def timers(self) -> Sequence[TimerChange]: ...
+
+
+class Plain(NamedTuple, Generic[E]):
+    """An outcome of no kind in particular."""
+
+    records: Sequence[E] = ()
+    replies: Sequence[Reply] = ()
+    timers: Sequence[TimerChange] = ()
+
+
+class Piece(NamedTuple, Generic[E]):
+    """A batch of the log, as a replay sees it: entries, in a transaction or not, or the end of one."""
+
+    entries: Sequence[E]
+    transaction: int | None = None  # the producer id of the transaction that it is in, or ends
+    marker: MarkerType | None = None
+
+
+class Coordinator(ABC, Generic[E]):
+    """What one partition of a log of decisions says, led here."""
+
+    WHAT: ClassVar[str]  # is coordinated, in the words of messages
+
+    def __init__(self, partition: Partition, *, offload: Offload, clock: Clock) -> None:
         self.partition = partition
         self._offload = offload
         self._clock = clock
-        self._on_timer = on_timer
-        self._after_load = after_load
-        self._timers: dict[TimerKey, asyncio.TimerHandle] = {}
+        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._waiting: dict[asyncio.Future[object], None] = {}
         self._is_loaded = False
         self._end: BarnabasError | None = None  # why it coordinates no more
+
+    # What a kind of coordinator says of its entries
+
+    @abstractmethod
+    def encode(self, entry: E) -> tuple[bytes, bytes | None]:
+        """Key and value of an entry as they are in the log."""
+
+    @abstractmethod
+    def decode(self, key: bytes, value: bytes | None) -> E:
+        """The entry that a record of the log is. Runs on a thread."""
+
+    @abstractmethod
+    def apply(self, entry: E) -> None:
+        """Take one entry."""
+
+    def apply_within(self, producer_id: int, entry: E) -> None:
+        """Take one entry that counts once the producer's transaction is committed."""
+        raise NotImplementedError
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """A marker that ends a producer's transaction was appended."""
+
+    @abstractmethod
+    def after_load(self) -> Sequence[TimerChange]:
+        """The log is replayed: the timers that follow from it."""
+
+    @abstractmethod
+    def on_timer(self, key: Hashable) -> None:
+        """A timer has fired."""
+
+    def give_up(self, records: Sequence[E], error: BarnabasError) -> OutcomeLike[E]:  # noqa: ARG002
+        """These cannot be written: what else waits for them, and is told so."""
+        return Plain()
 
     # Loading and ending
 
@@ -74,24 +137,34 @@ class Coordinator:
             if self.partition.has_log:  # else it has no files, so nothing was ever written
                 await self._replay()
         except BarnabasError as error:
-            log.error("the groups of %s cannot be loaded: %s", self.partition.name, error)
-            self.close(CoordinatorNotAvailable(f"the groups of {self.partition.name} cannot be loaded: {error}"))
+            log.error("the %s of %s cannot be loaded: %s", self.WHAT, self.partition.name, error)
+            self.close(CoordinatorNotAvailable(f"the {self.WHAT} of {self.partition.name} cannot be loaded: {error}"))
         if self._end is None:
             self._is_loaded = True
-            self._change_timers(self._after_load(self))
+            self._change_timers(self.after_load())
 
     async def _replay(self) -> None:
         offset = self.partition.log.log_start_offset
         while self._end is None and (plan := self.partition.log.begin_read(offset)) is not None:
             try:
-                entries, next_offset = await self._offload.run(_reading(plan))
+                pieces, next_offset = await self._offload.run(_reading(plan, self.decode))
             except SegmentGone:
                 continue  # replaced meanwhile by compaction: plan anew
             if next_offset is None:
                 break
-            for entry in entries:
-                self.groups.apply(entry)
+            for piece in pieces:
+                self._take(piece)
             offset = next_offset
+
+    def _take(self, piece: Piece[E]) -> None:
+        if piece.transaction is None:
+            for entry in piece.entries:
+                self.apply(entry)
+        elif piece.marker is None:
+            for entry in piece.entries:
+                self.apply_within(piece.transaction, entry)
+        else:
+            self.end_transaction(piece.transaction, is_commit=piece.marker is MarkerType.COMMIT)
 
     def close(self, reason: BarnabasError | None = None) -> None:
         """Coordinate no more: timers stop, and whoever waits is told to look for the coordinator anew."""
@@ -112,7 +185,7 @@ class Coordinator:
         if self._end is not None:
             raise type(self._end)(*self._end.args)
         if not self._is_loaded:
-            raise CoordinatorLoadInProgress(f"the groups of {self.partition.name} are being loaded; try again")
+            raise CoordinatorLoadInProgress(f"the {self.WHAT} of {self.partition.name} are being loaded; try again")
 
     # Deciding
 
@@ -130,41 +203,53 @@ class Coordinator:
         finally:
             del self._waiting[future]
 
-    async def commit(self, decide: Callable[[], Decision[T]]) -> T:
+    async def commit(self, decide: Callable[[], DecisionLike[E, T]], *, within: Within | None = None) -> T:
         """Decide, and give the reply once everything it speaks of is durable. A refusal passes through."""
 
         def put(token: Token) -> None:
             decision = decide()
-            self.carry_out(Outcome(decision.records, [Reply(token, decision.reply)], decision.timers))
+            self.carry_out(Plain(decision.records, [Reply(token, decision.reply)], decision.timers), within=within)
 
         return cast("T", await self.ask(put))
 
     async def read(self, look: Callable[[], T]) -> T:
-        """What there is to see of the groups, given once it is durable: else a crash could take it back."""
-        return await self.commit(lambda: Decision((), look()))
+        """What there is to see, given once it is durable: else a crash could take it back."""
 
-    def carry_out(self, outcome: Outcome) -> bool:
+        def put(token: Token) -> None:
+            self._answer_when_durable([Reply(token, look())])
+
+        return cast("T", await self.ask(put))
+
+    def carry_out(self, outcome: OutcomeLike[E], *, within: Within | None = None) -> bool:
         """Append and apply what was decided, and see to the timers and the answers; tells whether it was written."""
         if outcome.records:
             try:
-                self._append(outcome.records)
+                self._append(outcome.records, within)
             except BarnabasError as refusal:
                 self._refuse(outcome, refusal)
                 return False
             for record in outcome.records:
-                self.groups.apply(record)
+                if within is None:
+                    self.apply(record)
+                else:
+                    self.apply_within(within.producer_id, record)
         self._change_timers(outcome.timers)
         if outcome.records or outcome.replies:  # of a failure of the disk even what nobody waits for must be heard
             self._answer_when_durable(outcome.replies)
         return True
 
-    def _append(self, records: Sequence[GroupEntry]) -> None:
+    def _append(self, entries: Sequence[E], within: Within | None) -> None:
         now_ms = self._clock.now_ms()
+        pairs = map(self.encode, entries)
         batch = encode_batch(
             [
-                Record(offset=number, timestamp=now_ms, key=encode_key(entry), value=encode_value(entry))
-                for number, entry in enumerate(records)
-            ]
+                Record(offset=number, timestamp=now_ms, key=key, value=value)
+                for number, (key, value) in enumerate(pairs)
+            ],
+            producer_id=NO_PRODUCER_ID if within is None else within.producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH if within is None else within.epoch,
+            base_sequence=NO_SEQUENCE,
+            is_transactional=within is not None,
         )
         self.partition.append(batch, now_ms=now_ms)
 
@@ -180,23 +265,25 @@ class Coordinator:
             self._fail(error)
         _answer(replies)  # after a failure they have been answered, all of them
 
-    def _refuse(self, outcome: Outcome, refusal: BarnabasError) -> None:
-        """The log took nothing: what this decision said holds for nobody, nor what its groups wait for."""
+    def _refuse(self, outcome: OutcomeLike[E], refusal: BarnabasError) -> None:
+        """The log took nothing: what this decision said holds for nobody, nor what others wait for because of it."""
+        if isinstance(refusal, InvalidProducerEpoch | InvalidTxnState):  # of the transaction that it was to be in
+            _answer([Reply(token, refusal) for token, _ in outcome.replies])
+            return
         if not isinstance(refusal, RecordTooLarge):
             self._fail(refusal)
             return
-        log.error("%s: a decision about groups is too large to be written: %s", self.partition.name, refusal)
-        error = BarnabasError(f"the group is too large to be written: {refusal}")
+        log.error("%s: a decision about %s is too large to be written: %s", self.partition.name, self.WHAT, refusal)
+        error = BarnabasError(f"what was decided is too large to be written: {refusal}")
         _answer([Reply(token, error) for token, _ in outcome.replies])
-        for group in dict.fromkeys(record.group for record in outcome.records):
-            reset = classic.reset(self.groups, self.soft, group, error)
-            self._change_timers(reset.timers)
-            _answer(reset.replies)
+        given_up = self.give_up(outcome.records, error)
+        self._change_timers(given_up.timers)
+        _answer(given_up.replies)
 
     def _fail(self, error: BarnabasError) -> None:
         if self._end is None:
-            log.error("the groups of %s cannot be written: %s", self.partition.name, error)
-            self.close(NotCoordinator(f"the groups of {self.partition.name} cannot be written: {error}"))
+            log.error("the %s of %s cannot be written: %s", self.WHAT, self.partition.name, error)
+            self.close(NotCoordinator(f"the {self.WHAT} of {self.partition.name} cannot be written: {error}"))
 
     # Timers
 
@@ -211,10 +298,10 @@ class Coordinator:
             if isinstance(change, SetTimer):
                 self._timers[change.key] = loop.call_later(change.delay_ms / 1000, self._fire, change.key)
 
-    def _fire(self, key: TimerKey) -> None:
+    def _fire(self, key: Hashable) -> None:
         self._timers.pop(key, None)
         if self._end is None:
-            self._on_timer(self, key)
+            self.on_timer(key)
 
 
 def _answer(replies: Sequence[Reply]) -> None:
@@ -228,25 +315,31 @@ def _answer(replies: Sequence[Reply]) -> None:
             token.set_result(answer)
 
 
-def _reading(plan: ReadPlan) -> Callable[[], tuple[list[GroupEntry], int | None]]:
-    """Read and decode the next piece of the log: its entries, and the offset after them; None when nothing is left."""
+def _reading(
+    plan: ReadPlan, decode: Callable[[bytes, bytes | None], E]
+) -> Callable[[], tuple[list[Piece[E]], int | None]]:
+    """Read and decode the next part of the log: its batches, and the offset after them; None when nothing is left."""
 
-    def read() -> tuple[list[GroupEntry], int | None]:
+    def read() -> tuple[list[Piece[E]], int | None]:
         located = plan.locate(READ_BYTES)
         if located is None:
             return [], None
-        entries: list[GroupEntry] = []
+        pieces: list[Piece[E]] = []
         next_offset: int | None = None
         data = located.read()
         for position, header in iter_whole_batches(data):
             next_offset = header.next_offset
             if header.is_control:
+                marker = read_marker(data, position, header).type
+                if marker.ends_transaction:
+                    pieces.append(Piece((), header.producer_id, marker))
                 continue
-            entries += [
+            entries = [
                 decode(record.key, record.value)
                 for record in decode_records(data, position, header)
                 if record.key is not None and record.offset >= plan.offset
             ]
-        return entries, next_offset
+            pieces.append(Piece(entries, header.producer_id if header.is_transactional else None))
+        return pieces, next_offset
 
     return read

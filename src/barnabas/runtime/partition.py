@@ -3,6 +3,9 @@
 The high watermark is the end of what no crash can take back: of what is on disk, or, where the topic leaves flushing to
 the operating system, of what is written. Consumers read below it only, so an offset never changes its meaning.
 
+A transactional batch of a client is taken only into a transaction that is open here or that the coordinator was asked
+about. It may be ended while that is asked, so a `Guard` is taken before, and markers end it (KIP-890).
+
 Invariants: log_start_offset <= high_watermark <= end_offset; the watermark never goes back; a waiter is called once.
 """
 
@@ -10,8 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from barnabas.core.errors import BarnabasError, UnknownTopicOrPartition
+from barnabas.core.errors import BarnabasError, InvalidTxnState, NotLeaderOrFollower, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
+from barnabas.core.records.batch import BatchHeader, read_header
+from barnabas.core.records.control import Marker, MarkerType, encode_marker
+from barnabas.core.replica.producers import marker_ends
 from barnabas.runtime.flusher import Flusher
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.data_dir import DataDir
@@ -48,12 +54,26 @@ class Logs:
 _NO_WAITERS: Final[dict[GrowthWaiter, None]] = {}
 
 
+class Guard:
+    """A transaction that the coordinator is being asked about: what it says holds until a marker ends it here."""
+
+    __slots__ = ("begins_anew", "epoch", "is_ended", "leader_epoch", "producer_id")
+
+    def __init__(self, producer_id: int, epoch: int, *, leader_epoch: int, begins_anew: bool) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.leader_epoch = leader_epoch
+        self.begins_anew = begins_anew  # each transaction of the producer has an epoch of its own
+        self.is_ended = False
+
+
 class Partition:
     """One partition, led here."""
 
     __slots__ = (
         "_acks",
         "_growth_waiters",
+        "_guards",
         "_is_synced",
         "_log",
         "_log_config",
@@ -73,6 +93,7 @@ class Partition:
         self._log: Log | None = None
         self._acks: deque[tuple[int, AckCallback]] | None = None  # in order of their offsets
         self._growth_waiters = _NO_WAITERS
+        self._guards: dict[int, list[Guard]] | None = None  # by producer id
         self._log_config = log_config
         self._is_synced = log_config.flush_policy is FlushPolicy.FSYNC
 
@@ -124,6 +145,95 @@ class Partition:
         if not self._is_synced:
             self._advance(log.end_offset)
         return appended
+
+    # Transactions
+
+    def is_in_transaction(self, header: BatchHeader) -> bool:
+        """Whether a transactional batch may be appended without asking its coordinator."""
+        return self._log is not None and self._log.producers.is_in_transaction(header)
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer has a transaction open here."""
+        producer = None if self._log is None else self._log.producers.get(producer_id)
+        return producer is not None and producer.transaction_start is not None and producer.epoch == epoch
+
+    def begin_verification(self, producer_id: int, epoch: int, *, begins_anew: bool = False) -> Guard:
+        """Take a guard before the coordinator is asked; `end_verification` in any case afterwards.
+
+        `begins_anew` says that the producer has a new epoch for each transaction (transaction version 2).
+        """
+        if self._log is not None:
+            self._log.producers.check_epoch(producer_id, epoch)
+        guard = Guard(producer_id, epoch, leader_epoch=self.leader_epoch, begins_anew=begins_anew)
+        if self._guards is None:
+            self._guards = {}
+        self._guards.setdefault(producer_id, []).append(guard)
+        return guard
+
+    def check_verified(self, guard: Guard) -> None:
+        """Refuse what the coordinator has admitted when it was ended here meanwhile."""
+        self.log.producers.check_epoch(guard.producer_id, guard.epoch)
+        if guard.leader_epoch != self.leader_epoch:
+            raise NotLeaderOrFollower(f"{self.name} got another leader while its transaction was looked up")
+        if guard.is_ended:
+            raise InvalidTxnState(f"the transaction of producer {guard.producer_id} was ended in {self.name}")
+
+    def end_verification(self, guard: Guard) -> None:
+        """What the guard was taken for is appended, or is not to be."""
+        if self._guards is not None:
+            guards = self._guards[guard.producer_id]
+            guards.remove(guard)
+            if not guards:
+                del self._guards[guard.producer_id]
+            self._guards = self._guards or None
+
+    def append_in_transaction(self, data: bytearray | memoryview, *, guard: Guard | None, now_ms: int) -> Appended:
+        """As `append`, for a transactional batch of a client: refused unless its transaction is open, or the guard
+        says that the coordinator knows of it.
+        """
+        header = read_header(data)
+        if not self.is_in_transaction(header):
+            if guard is None:
+                self.log.producers.check_epoch(header.producer_id, header.producer_epoch)
+                raise InvalidTxnState(f"producer {header.producer_id} has no transaction open in {self.name}")
+            assert (guard.producer_id, guard.epoch) == (header.producer_id, header.producer_epoch)
+            self.check_verified(guard)
+            if guard.begins_anew:
+                self.log.producers.check_begins_anew(header)
+        return self.append(data, now_ms=now_ms)
+
+    def append_marker(
+        self,
+        marker: MarkerType,
+        *,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        version: int,
+        now_ms: int,
+    ) -> int:
+        """End a producer's transaction here; returns where the high watermark must come for that to be durable.
+
+        `version` is that of the transaction. A marker that is here already is not written again.
+        """
+        data = encode_marker(
+            marker,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp_ms=now_ms,
+        )
+        log = self.log
+        if log.producers.check_marker(read_header(data), Marker(marker, coordinator_epoch), version=version):
+            self.append(data, now_ms=now_ms)
+            self._end_guards(producer_id, epoch, version=version)
+        return log.end_offset
+
+    def _end_guards(self, producer_id: int, epoch: int, *, version: int) -> None:
+        for guard in (self._guards or {}).get(producer_id, ()):
+            guard.is_ended |= marker_ends(guard.epoch, marker_epoch=epoch, version=version)
+
+    # Acknowledging
 
     def call_when_acked(self, end_offset: int, callback: AckCallback) -> None:
         """Call back when everything below `end_offset` is acknowledged, or cannot be."""

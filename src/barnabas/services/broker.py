@@ -12,10 +12,12 @@ from barnabas.services.broker_config import BrokerConfig
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.groups import GroupService
+from barnabas.services.markers import Markers
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.served import ServedTopics
 from barnabas.services.topics import Topics
+from barnabas.services.transactions import TransactionService
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class Broker:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     groups: GroupService
+    markers: Markers
+    transactions: TransactionService
     host: str = ""  # where clients are told to connect
     port: int = 0
 

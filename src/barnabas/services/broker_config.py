@@ -23,7 +23,8 @@ from barnabas.services.catalogue.setting import (
     value_text,
 )
 from barnabas.services.catalogue.topic_settings import TOPIC_DEFAULT_SETTINGS, TOPIC_SETTINGS
-from barnabas.services.group_settings import GroupSettings, check_group_settings
+from barnabas.services.group_settings import check_group_settings
+from barnabas.services.transaction_settings import TransactionSettings
 
 BOOLEAN, INT, LIST, LONG, STRING = (
     SettingType.BOOLEAN,
@@ -36,7 +37,7 @@ MIB: Final = 1024 * 1024
 _UNSPECIFIED_HOSTS: Final = ("0.0.0.0", "::")
 
 
-class BrokerConfig(GroupSettings, frozen=True, kw_only=True):
+class BrokerConfig(TransactionSettings, frozen=True, kw_only=True):
     """The settings of one broker."""
 
     node_id: Annotated[

@@ -1,4 +1,4 @@
-"""Describing and altering the settings of topics and brokers: what is recorded lies over what a broker starts with.
+"""Describing and altering the settings of topics, groups and brokers: what is recorded lies over the broker's own.
 
 Altering is decided on the image, as every change of the metadata. A broker's defaults reach into all topics, so a
 change of them is refused when some topic could not have the outcome.
@@ -24,12 +24,15 @@ from barnabas.services.settings import (
     Change,
     DescribedSetting,
     alter_broker,
+    alter_group,
     alter_topic,
     check_broker_settings,
     describe_broker,
     describe_broker_defaults,
+    describe_group,
     describe_topic,
     overlaid,
+    replace_group,
     replace_topic,
     resolve_topic,
 )
@@ -69,12 +72,14 @@ def describe(image: Image, config: BrokerConfig, resource: ConfigResource) -> li
         return describe_overrides(image, config, image.config_of(TOPIC_RESOURCE, name))
     if kind == BROKER_RESOURCE:
         return _describe_broker(image, config, name)
+    if kind == GROUP_RESOURCE:
+        return _describe_group(image, config, name)
     if kind == BROKER_LOGGER_RESOURCE:
         _check_own_node(name, config)
-    elif kind not in (CLIENT_METRICS_RESOURCE, GROUP_RESOURCE):
+    elif kind != CLIENT_METRICS_RESOURCE:
         raise InvalidRequest(f"resource type {kind} does not exist")
     elif not name:
-        raise InvalidRequest("a group, or a subscription of client metrics, needs a name")
+        raise InvalidRequest("a subscription of client metrics needs a name")
     return []
 
 
@@ -82,6 +87,17 @@ def describe_overrides(image: Image, config: BrokerConfig, overrides: Mapping[st
     """All settings of a topic that has these of its own."""
     return describe_topic(
         overrides,
+        config,
+        dynamic=_own(image, config),
+        dynamic_default=image.config_of(BROKER_RESOURCE, ALL_BROKERS),
+    )
+
+
+def _describe_group(image: Image, config: BrokerConfig, name: str) -> list[DescribedSetting]:
+    """Whether there is such a group or not: it may be given settings before it is used."""
+    _check_group_name(name)
+    return describe_group(
+        image.config_of(GROUP_RESOURCE, name),
         config,
         dynamic=_own(image, config),
         dynamic_default=image.config_of(BROKER_RESOURCE, ALL_BROKERS),
@@ -115,6 +131,8 @@ def decide_changes(
     current = image.config_of(*resource)
     if resource.type == TOPIC_RESOURCE:
         changed = alter_topic(current, changes, effective_config(image, config))
+    elif resource.type == GROUP_RESOURCE:
+        changed = alter_group(current, changes, config)
     else:
         changed = alter_broker(current, changes)
         _check_topics(image, config, resource, overlaid(current, changed))
@@ -129,6 +147,8 @@ def decide_replacement(
     current = image.config_of(*resource)
     if resource.type == TOPIC_RESOURCE:
         changed = replace_topic(current, wanted, effective_config(image, config))
+    elif resource.type == GROUP_RESOURCE:
+        changed = replace_group(current, wanted, config)
     else:
         changed = _replace_broker(current, wanted)
         _check_topics(image, config, resource, overlaid(current, changed))
@@ -150,12 +170,19 @@ def _check_alterable(image: Image, config: BrokerConfig, resource: ConfigResourc
     elif resource.type == BROKER_RESOURCE:
         if resource.name != ALL_BROKERS:
             _check_own_node(resource.name, config)
-    elif resource.type in (BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE):
+    elif resource.type == GROUP_RESOURCE:
+        _check_group_name(resource.name)
+    elif resource.type in (BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE):
         raise InvalidRequest(
-            "only topics and brokers have settings here: those of groups, client metrics and loggers are not served"
+            "only topics, groups and brokers have settings here: those of client metrics and loggers are not served"
         )
     else:
         raise InvalidRequest(f"resource type {resource.type} does not exist")
+
+
+def _check_group_name(name: str) -> None:
+    if not name:
+        raise InvalidRequest("a group needs a name")
 
 
 def _check_own_node(name: str, config: BrokerConfig) -> None:

@@ -17,9 +17,9 @@ from barnabas.core.groups.consumer_state import ConsumerGroup
 from barnabas.core.groups.decision import Decision, Outcome, Reply, TimerChange, TimerKey, Token
 from barnabas.core.groups.migration import is_downgrade
 from barnabas.core.groups.placing import TopicInfo
+from barnabas.core.metadata.image import Image, Topic
 from barnabas.runtime.clock import Clock
-from barnabas.runtime.coordinator import Coordinator
-from barnabas.services.served import ServedTopics
+from barnabas.runtime.group_coordinator import GroupCoordinator
 
 T = TypeVar("T")
 
@@ -27,14 +27,14 @@ T = TypeVar("T")
 class GroupRouting:
     """Decides on requests, timers and changes of topics for all groups of a node."""
 
-    def __init__(self, config: ConsumerConfig, *, served: ServedTopics, clock: Clock) -> None:
-        self._config = config
+    def __init__(self, topics: "TopicInfos", *, config_of: Callable[[str], ConsumerConfig], clock: Clock) -> None:
+        self._topics = topics
+        self._config_of = config_of  # the settings of a group, by its name
         self._clock = clock
-        self._topics = TopicInfos(served)
 
     # Requests of classic members.
 
-    def join(self, to: Coordinator, request: JoinRequest, token: Token, *, new_member_id: str) -> None:
+    def join(self, to: GroupCoordinator, request: JoinRequest, token: Token, *, new_member_id: str) -> None:
         """JoinGroup."""
         now_ms = self._clock.now_ms()
         group = self._with_consumers(to, request.group)
@@ -53,11 +53,11 @@ class GroupRouting:
                 now_ms=now_ms,
                 new_member_id=new_member_id,
                 topics=self._topics,
-                config=self._config,
+                config=self._config_of(request.group),
             ),
         )
 
-    def sync(self, to: Coordinator, request: SyncRequest, token: Token) -> None:
+    def sync(self, to: GroupCoordinator, request: SyncRequest, token: Token) -> None:
         """SyncGroup."""
         now_ms = self._clock.now_ms()
         group = self._with_consumers(to, request.group)
@@ -69,11 +69,11 @@ class GroupRouting:
             token,
             request.group,
             lambda: consumer_classic.decide_sync(
-                group, request, now_ms=now_ms, topics=self._topics, config=self._config
+                group, request, now_ms=now_ms, topics=self._topics, config=self._config_of(request.group)
             ),
         )
 
-    def heartbeat(self, to: Coordinator, request: HeartbeatRequest, token: Token) -> None:
+    def heartbeat(self, to: GroupCoordinator, request: HeartbeatRequest, token: Token) -> None:
         """Heartbeat."""
         group = self._with_consumers(to, request.group)
         if group is None:
@@ -84,11 +84,15 @@ class GroupRouting:
             token,
             request.group,
             lambda: consumer_classic.decide_classic_heartbeat(
-                group, request, now_ms=self._clock.now_ms(), topics=self._topics, config=self._config
+                group,
+                request,
+                now_ms=self._clock.now_ms(),
+                topics=self._topics,
+                config=self._config_of(request.group),
             ),
         )
 
-    def leave(self, to: Coordinator, request: LeaveRequest, token: Token) -> None:
+    def leave(self, to: GroupCoordinator, request: LeaveRequest, token: Token) -> None:
         """LeaveGroup."""
         now_ms = self._clock.now_ms()
         group = self._with_consumers(to, request.group)
@@ -100,17 +104,17 @@ class GroupRouting:
             token,
             request.group,
             lambda: consumer_classic.decide_classic_leave(
-                group, request, now_ms=now_ms, topics=self._topics, config=self._config
+                group, request, now_ms=now_ms, topics=self._topics, config=self._config_of(request.group)
             ),
         )
 
-    def _with_consumers(self, to: Coordinator, group: str) -> ConsumerGroup | None:
+    def _with_consumers(self, to: GroupCoordinator, group: str) -> ConsumerGroup | None:
         return to.groups.consumer[group] if classic.group_has_consumers(to.groups, group) else None
 
     # Requests of consumer members.
 
     def consumer_heartbeat(
-        self, to: Coordinator, request: ConsumerHeartbeat, token: Token, *, new_member_id: str
+        self, to: GroupCoordinator, request: ConsumerHeartbeat, token: Token, *, new_member_id: str
     ) -> None:
         """ConsumerGroupHeartbeat; converts a classic group if it must."""
         group: ConsumerGroup | LiveGroup | None = to.groups.consumer.get(request.group)
@@ -126,43 +130,44 @@ class GroupRouting:
                 now_ms=self._clock.now_ms(),
                 new_member_id=new_member_id,
                 topics=self._topics,
-                config=self._config,
+                config=self._config_of(request.group),
             ),
             upgrades=isinstance(group, LiveGroup),
         )
 
     # Time and topics.
 
-    def on_timer(self, to: Coordinator, key: TimerKey) -> None:
+    def on_timer(self, to: GroupCoordinator, key: TimerKey) -> None:
         """A timer of a group has fired."""
         group = to.groups.consumer.get(key.group)
         now_ms = self._clock.now_ms()
         if group is None:
             to.carry_out(classic.on_timer(to.groups, to.soft, key, now_ms=now_ms))
             return
-        decision = consumer.on_timer(group, key, now_ms=now_ms, topics=self._topics, config=self._config)
+        config = self._config_of(key.group)
+        decision = consumer.on_timer(group, key, now_ms=now_ms, topics=self._topics, config=config)
         self._carry_out(to, key.group, decision, ())
 
-    def on_topics_change(self, to: Coordinator) -> None:
-        """Topics came, went or grew."""
+    def on_topics_change(self, to: GroupCoordinator) -> None:
+        """Topics came, went, grew or moved: groups that read them hear of it."""
         for name, group in list(to.groups.consumer.items()):
             decision = consumer.on_metadata_change(
-                group, now_ms=self._clock.now_ms(), topics=self._topics, config=self._config
+                group, now_ms=self._clock.now_ms(), topics=self._topics, config=self._config_of(name)
             )
             self._carry_out(to, name, decision, ())
 
-    def timers_after_load(self, of: Coordinator) -> list[TimerChange]:
+    def timers_after_load(self, of: GroupCoordinator) -> list[TimerChange]:
         """The timers of all members that the log has."""
         timers: list[TimerChange] = [*classic.timers_after_load(of.groups)]
-        for group in of.groups.consumer.values():
-            timers += consumer.timers_on_load(group, self._config)
+        for name, group in of.groups.consumer.items():
+            timers += consumer.timers_on_load(group, self._config_of(name))
         return timers
 
     # Carrying out.
 
     def _decide(
         self,
-        to: Coordinator,
+        to: GroupCoordinator,
         token: Token,
         group: str,
         decide: Callable[[], Decision[object]],
@@ -184,7 +189,7 @@ class GroupRouting:
         self._carry_out(to, group, decision, replies)
 
     def _carry_out(
-        self, to: Coordinator, group: str, decision: Decision[object], replies: "list[Reply] | tuple[()]"
+        self, to: GroupCoordinator, group: str, decision: Decision[object], replies: "list[Reply] | tuple[()]"
     ) -> None:
         is_written = to.carry_out(Outcome(decision.records, replies, decision.timers))
         if is_written and is_downgrade(decision):
@@ -192,17 +197,36 @@ class GroupRouting:
 
 
 class TopicInfos(Mapping[str, TopicInfo]):
-    """Every topic that is served, as assignors look at them."""
+    """Every topic of the cluster, as assignors look at them. What was looked up is kept until `forget`."""
 
-    def __init__(self, served: ServedTopics) -> None:
-        self._topics = served.by_name
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._found: dict[str, TopicInfo] = {}
+
+    def forget(self) -> None:
+        """The image has changed."""
+        self._found.clear()
 
     def __getitem__(self, name: str) -> TopicInfo:
-        topic = self._topics[name]
-        return TopicInfo(topic.topic_id, len(topic.partitions))
+        info = self._found.get(name)
+        if info is None:
+            topic = self._image.topics[name]
+            info = self._found[name] = TopicInfo(topic.topic_id, len(topic.partitions), self._racks_of(topic))
+        return info
+
+    def _racks_of(self, topic: Topic) -> list[frozenset[str]] | None:
+        """The racks of each partition's replicas; None when no replica's rack is known."""
+        racks = {node_id: node.rack for node_id, node in self._image.nodes.items() if node.rack is not None}
+        if not racks:
+            return None
+        found = [
+            frozenset(racks[replica] for replica in topic.partitions[partition].replicas if replica in racks)
+            for partition in range(len(topic.partitions))
+        ]
+        return found if any(found) else None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._topics)
+        return iter(self._image.topics)
 
     def __len__(self) -> int:
-        return len(self._topics)
+        return len(self._image.topics)

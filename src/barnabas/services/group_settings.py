@@ -3,7 +3,8 @@
 Values are checked when a configuration is made; `groups.GroupConfig` is what groups read.
 """
 
-from typing import Annotated, Final
+from collections.abc import Mapping
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -62,6 +63,18 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     group_consumer_session_timeout_ms: Annotated[
         int, About(INT, "A member of a consumer group that is silent this long is out.", at_least=1)
     ] = 45_000
+    group_consumer_min_heartbeat_interval_ms: Annotated[
+        int, About(INT, "The shortest heartbeat interval that a group may set for itself.", at_least=1)
+    ] = 5_000
+    group_consumer_max_heartbeat_interval_ms: Annotated[
+        int, About(INT, "The longest heartbeat interval that a group may set for itself.", at_least=1)
+    ] = 15_000
+    group_consumer_min_session_timeout_ms: Annotated[
+        int, About(INT, "The shortest session timeout that a group may set for itself.", at_least=1)
+    ] = 45_000
+    group_consumer_max_session_timeout_ms: Annotated[
+        int, About(INT, "The longest session timeout that a group may set for itself.", at_least=1)
+    ] = 60_000
     group_consumer_max_size: Annotated[int, About(INT, "How many members a consumer group may have.", at_least=1)] = (
         UNLIMITED
     )
@@ -76,10 +89,37 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     group_consumer_assignment_interval_ms: Annotated[
         int, About(INT, "A large consumer group gets a new assignment at most this often.", at_least=0)
     ] = 1_000
+    group_consumer_min_assignment_interval_ms: Annotated[
+        int, About(INT, "The shortest assignment interval that a group may set for itself.", at_least=0)
+    ] = 0
+    group_consumer_max_assignment_interval_ms: Annotated[
+        int, About(INT, "The longest assignment interval that a group may set for itself.", at_least=0)
+    ] = 15_000
     group_consumer_migration_policy: Annotated[
         str,
         About(STRING, "Which groups are converted while members use them.", choices=MIGRATION_POLICIES),
     ] = "bidirectional"
+
+
+Bounds: TypeAlias = Mapping[str, tuple[int, int]]
+
+
+def bounds_of(settings: GroupSettings) -> dict[str, tuple[int, int]]:
+    """The least and the most of what a group may set for itself. The broker's own value may lie outside, here."""
+    return {
+        "consumer.heartbeat.interval.ms": (
+            settings.group_consumer_min_heartbeat_interval_ms,
+            settings.group_consumer_max_heartbeat_interval_ms,
+        ),
+        "consumer.session.timeout.ms": (
+            settings.group_consumer_min_session_timeout_ms,
+            settings.group_consumer_max_session_timeout_ms,
+        ),
+        "consumer.assignment.interval.ms": (
+            settings.group_consumer_min_assignment_interval_ms,
+            settings.group_consumer_max_assignment_interval_ms,
+        ),
+    }
 
 
 def check_group_settings(settings: GroupSettings) -> None:
@@ -94,5 +134,9 @@ def check_group_settings(settings: GroupSettings) -> None:
             "group.consumer.session.timeout.ms",
             "group.consumer.session.timeout.ms must be above group.consumer.heartbeat.interval.ms",
         )
+    for name, (least, most) in bounds_of(settings).items():
+        if most < least:
+            high, low = (f"group.{name.replace('consumer.', f'consumer.{end}.', 1)}" for end in ("max", "min"))
+            raise InvalidSetting(high, f"{high} must not be below {low}")
     if not settings.group_consumer_assignors:
         raise InvalidSetting("group.consumer.assignors", "group.consumer.assignors must name at least one")

@@ -1,12 +1,13 @@
 """Consumer groups: the verbs. Finds the coordinator of a group, and puts requests to it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Final, Self, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Self, cast
 
 import msgspec
 
-from barnabas.core.errors import BarnabasError, GroupIdNotFound, InvalidGroupId
+from barnabas.core.coordination import Within
+from barnabas.core.errors import BarnabasError, CoordinatorNotAvailable, GroupIdNotFound, InvalidGroupId
 from barnabas.core.groups import listing, offset_access, offsets
 from barnabas.core.groups.classic_messages import (
     ClassicConfig,
@@ -18,21 +19,33 @@ from barnabas.core.groups.classic_messages import (
     SyncReply,
     SyncRequest,
 )
+from barnabas.core.groups.classic_state import ClassicSoft
 from barnabas.core.groups.consumer_describe import DescribedConsumerGroup, describe
 from barnabas.core.groups.consumer_messages import ConsumerConfig, ConsumerHeartbeat, ConsumerHeartbeatReply
 from barnabas.core.groups.decision import Decision, Outcome
 from barnabas.core.groups.offsets import CommitRequest, FetchedOffset, OffsetsConfig, WantedOffset
+from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.names import OFFSETS_TOPIC
-from barnabas.core.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from barnabas.core.metadata.records import (
+    GROUP_RESOURCE,
+    MetadataRecord,
+    NodeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from barnabas.core.metadata.topics import NewTopic
 from barnabas.runtime.clock import Clock
-from barnabas.runtime.coordinator import Coordinator
 from barnabas.runtime.dice import Dice
+from barnabas.runtime.group_coordinator import GroupCoordinator
 from barnabas.runtime.offload import Offload
+from barnabas.runtime.partition import Guard, Partition
 from barnabas.services.coordinators import MAX_DECISION_BYTES, Coordinators
-from barnabas.services.group_routing import GroupRouting
-from barnabas.services.group_settings import GroupSettings
+from barnabas.services.group_routing import GroupRouting, TopicInfos
+from barnabas.services.group_settings import Bounds, GroupSettings, bounds_of
+from barnabas.services.produce import Admission
 from barnabas.services.served import ServedTopics
+from barnabas.services.settings.group_config import resolve_group
 from barnabas.services.topics import Topics
 
 SEGMENT_BYTES: Final = 100 * 1024 * 1024
@@ -48,6 +61,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     topic_replication_factor: int = 1  # offsets.topic.replication.factor
     topic_segment_bytes: int = SEGMENT_BYTES  # offsets.topic.segment.bytes
     retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
+    bounds: Bounds = msgspec.field(default_factory=lambda: bounds_of(GroupSettings()))  # of what a group sets itself
 
     @classmethod
     def of(cls, settings: GroupSettings) -> Self:
@@ -78,7 +92,14 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
             topic_replication_factor=settings.offsets_topic_replication_factor,
             topic_segment_bytes=settings.offsets_topic_segment_bytes,
             retention_check_interval_ms=settings.offsets_retention_check_interval_ms,
+            bounds=bounds_of(settings),
         )
+
+    def consumer_of(self, overrides: Mapping[str, str]) -> ConsumerConfig:
+        """The settings of a consumer group that has these of its own."""
+        if not overrides:
+            return self.consumer
+        return msgspec.structs.replace(self.consumer, **resolve_group(overrides, self.bounds))
 
     def new_topic(self) -> NewTopic:
         """The topic that groups are kept in."""
@@ -91,6 +112,14 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
         return NewTopic(OFFSETS_TOPIC, self.topic_partitions, self.topic_replication_factor, None, settings)
 
 
+class OpenTransaction(NamedTuple):
+    """The transaction that offsets are committed in."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
 class GroupService:
     """The verbs on groups."""
 
@@ -98,6 +127,7 @@ class GroupService:
         self,
         config: GroupConfig,
         *,
+        image: Image,
         served: ServedTopics,
         topics: Topics,
         offload: Offload,
@@ -105,19 +135,27 @@ class GroupService:
         dice: Dice,
     ) -> None:
         self.config = config
+        self.admission: Admission | None = None  # once there are transactions
         self._served = served
         self._clock = clock
         self._dice = dice
-        self._routing = GroupRouting(config.consumer, served=served, clock=clock)
+        self._image = image
+        self._infos = TopicInfos(image)
+        self._routing = GroupRouting(self._infos, config_of=self._consumer_config_of, clock=clock)
         self._coordinators = Coordinators(
             config.new_topic(),
-            classic=config.classic,
+            lambda partition: GroupCoordinator(
+                partition,
+                soft=ClassicSoft(config.classic),
+                offload=offload,
+                clock=clock,
+                on_timer=self._routing.on_timer,
+                after_load=self._routing.timers_after_load,
+            ),
+            # Topics may have changed meanwhile, and a node's rack while the node was down.
+            on_loaded=self._routing.on_topics_change,
             served=served,
             topics=topics,
-            offload=offload,
-            clock=clock,
-            on_timer=self._routing.on_timer,
-            after_load=self._routing.timers_after_load,
         )
         self._names = {topic.topic_id: topic.name for topic in served.by_name.values()}
 
@@ -128,6 +166,9 @@ class GroupService:
     def close(self) -> None:
         """Coordinate no more."""
         self._coordinators.close()
+
+    def _consumer_config_of(self, group: str) -> ConsumerConfig:
+        return self.config.consumer_of(self._image.config_of(GROUP_RESOURCE, group))
 
     async def find_partition(self, group: str) -> int:
         """The partition of the topic of groups that a group lives in: whoever leads it coordinates the group."""
@@ -141,7 +182,7 @@ class GroupService:
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """JoinGroup; waits until the generation is made."""
-        to = await self._coordinators.of_group(request.group)
+        to = await self._coordinators.of(request.group)
         new_member_id = f"{request.instance_id or request.client_id}-{self._dice.uuid()}"
         return cast(
             "JoinReply",
@@ -150,24 +191,24 @@ class GroupService:
 
     async def sync(self, request: SyncRequest) -> SyncReply:
         """SyncGroup; waits until the leader has assigned."""
-        to = await self._coordinators.of_group(request.group)
+        to = await self._coordinators.of(request.group)
         return cast("SyncReply", await to.ask(lambda token: self._routing.sync(to, request, token)))
 
     async def heartbeat(self, request: HeartbeatRequest) -> None:
         """Heartbeat."""
-        to = await self._coordinators.of_group(request.group)
+        to = await self._coordinators.of(request.group)
         await to.ask(lambda token: self._routing.heartbeat(to, request, token))
 
     async def leave(self, request: LeaveRequest) -> LeaveReply:
         """LeaveGroup."""
-        to = await self._coordinators.of_group(request.group)
+        to = await self._coordinators.of(request.group)
         return cast("LeaveReply", await to.ask(lambda token: self._routing.leave(to, request, token)))
 
     # Members of the consumer protocol (KIP-848)
 
     async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
         """ConsumerGroupHeartbeat."""
-        to = await self._coordinators.of_group(request.group)
+        to = await self._coordinators.of(request.group)
         new_member_id = str(self._dice.uuid())
         return cast(
             "ConsumerHeartbeatReply",
@@ -193,7 +234,7 @@ class GroupService:
 
     async def commit_offsets(self, request: CommitRequest) -> offsets.PartitionErrors:
         """OffsetCommit."""
-        coordinator = await self._coordinators.of_group(request.group)
+        coordinator = await self._coordinators.of(request.group)
         return await coordinator.commit(
             lambda: offsets.commit(
                 coordinator.groups,
@@ -204,15 +245,71 @@ class GroupService:
             )
         )
 
+    async def commit_offsets_within(
+        self, request: CommitRequest, transaction: "OpenTransaction", *, adds: bool
+    ) -> offsets.PartitionErrors:
+        """TxnOffsetCommit: the offsets count once the transaction is committed. `adds` makes this partition of the
+        topic of groups a part of the transaction; else it must be one.
+        """
+        coordinator = await self._coordinators.of(request.group)
+        coordinator.check_available()
+        guard = await self._verify(coordinator.partition, transaction, adds=adds)
+
+        def decide() -> Decision[offsets.PartitionErrors]:
+            if guard is not None:
+                coordinator.partition.check_verified(guard)
+            return offsets.commit(
+                coordinator.groups,
+                coordinator.soft,
+                request,
+                config=self.config.offsets,
+                now_ms=self._clock.now_ms(),
+            )
+
+        try:
+            return await coordinator.commit(decide, within=Within(transaction.producer_id, transaction.epoch))
+        finally:
+            if guard is not None:
+                coordinator.partition.end_verification(guard)
+
+    async def _verify(self, partition: Partition, transaction: "OpenTransaction", *, adds: bool) -> Guard | None:
+        """Ask whether a partition is part of a transaction, unless the transaction is open in it; see `Guard`."""
+        if partition.has_open_transaction(transaction.producer_id, transaction.epoch):
+            return None
+        if self.admission is None:
+            raise CoordinatorNotAvailable("transactions are not served yet")
+        guard = partition.begin_verification(transaction.producer_id, transaction.epoch)
+        try:
+            refusals = await self.admission.admit(*transaction, [partition.name], adds=adds)
+            refusal = refusals[partition.name]
+            if refusal is not None:
+                raise refusal
+        except BaseException:
+            partition.end_verification(guard)
+            raise
+        return guard
+
+    def end_transaction(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
+        """The marker of a transaction was appended to a partition of the topic of groups."""
+        coordinator = self._coordinators.find(partition)
+        if coordinator is not None:  # else it is being loaded, and comes upon the marker by itself
+            coordinator.end_transaction(producer_id, is_commit=is_commit)
+
     async def fetch_offsets(
-        self, group: str, wanted: Sequence[WantedOffset] | None, *, member_id: str | None = None, epoch: int = -1
+        self,
+        group: str,
+        wanted: Sequence[WantedOffset] | None,
+        *,
+        member_id: str | None = None,
+        epoch: int = -1,
+        must_be_stable: bool = False,
     ) -> list[FetchedOffset]:
         """OffsetFetch: of these partitions, or of all."""
-        coordinator = await self._coordinators.of_group(group)
+        coordinator = await self._coordinators.of(group)
 
         def look() -> list[FetchedOffset]:
             offset_access.check_fetch(coordinator.groups, group, member_id=member_id, epoch=epoch)
-            return offsets.fetch(coordinator.groups, group, wanted)
+            return offsets.fetch(coordinator.groups, group, wanted, must_be_stable=must_be_stable)
 
         return await coordinator.read(look)
 
@@ -232,19 +329,19 @@ class GroupService:
 
     async def describe_group(self, group: str) -> listing.DescribedGroup:
         """A classic group."""
-        coordinator = await self._coordinators.of_group(group)
+        coordinator = await self._coordinators.of(group)
         return await coordinator.read(lambda: listing.describe_group(coordinator.groups, coordinator.soft, group))
 
     async def delete_group(self, group: str) -> None:
         """Remove a group without members."""
-        coordinator = await self._coordinators.of_group(group)
+        coordinator = await self._coordinators.of(group)
         await coordinator.commit(lambda: listing.delete_group(coordinator.groups, coordinator.soft, group))
 
-    async def _named(self, group: str) -> Coordinator:
+    async def _named(self, group: str) -> GroupCoordinator:
         """The coordinator of a group whose name may not be empty."""
         if not group:
             raise InvalidGroupId("a group needs a name")
-        return await self._coordinators.of_group(group)
+        return await self._coordinators.of(group)
 
     # Time and topics
 
@@ -265,16 +362,19 @@ class GroupService:
                     break  # it has ended, and said why
         return count
 
-    def _expiring(self, coordinator: Coordinator, group: str) -> Callable[[], Decision[int]]:
+    def _expiring(self, coordinator: GroupCoordinator, group: str) -> Callable[[], Decision[int]]:
         return lambda: offsets.expire(
             coordinator.groups, coordinator.soft, group, config=self.config.offsets, now_ms=self._clock.now_ms()
         )
 
     def apply(self, records: Sequence[MetadataRecord]) -> None:
-        """Topics came, went or grew: groups that read them hear of it, offsets of what is gone go too."""
+        """Topics came, went, grew or moved: groups that read them hear of it, offsets of what is gone go too."""
         removed = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
-        if not removed and not any(isinstance(record, TopicRecord | PartitionRecord) for record in records):
+        if not removed and not any(
+            isinstance(record, TopicRecord | PartitionRecord | NodeRecord) for record in records
+        ):
             return
+        self._infos.forget()
         self._coordinators.drop_deleted()
         for coordinator in self._coordinators.available():
             for name, topic_id in ((self._names.get(topic_id), topic_id) for topic_id in removed):
@@ -285,5 +385,5 @@ class GroupService:
         self._names = {topic.topic_id: topic.name for topic in self._served.by_name.values()}
 
 
-def _listing(coordinator: Coordinator) -> Callable[[], list[listing.ListedGroup]]:
+def _listing(coordinator: GroupCoordinator) -> Callable[[], list[listing.ListedGroup]]:
     return lambda: listing.list_groups(coordinator.groups, coordinator.soft)

@@ -284,7 +284,8 @@ class Log:
         self._epochs_changed |= self.epochs.assign(epoch, self.end_offset)
 
     def _check_new(self, header: BatchHeader) -> None:
-        if header.batch_length > self._max_batch_length:
+        # A marker is the broker's own: a transaction must end, however small the limit was made meanwhile.
+        if header.batch_length > self._max_batch_length and not header.is_control:
             raise RecordTooLarge(
                 f"a batch of {header.size} bytes is over max.message.bytes={self._config.max_message_bytes} "
                 f"of {self.partition}"

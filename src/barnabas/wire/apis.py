@@ -39,6 +39,11 @@ DELETE_TOPICS: Final = Api(20, "delete_topics", 1, 6, 4)
 DELETE_RECORDS: Final = Api(21, "delete_records", 0, 2, 2)
 INIT_PRODUCER_ID: Final = Api(22, "init_producer_id", 0, 5, 2)
 OFFSET_FOR_LEADER_EPOCH: Final = Api(23, "offset_for_leader_epoch", 2, 4, 4)
+ADD_PARTITIONS_TO_TXN: Final = Api(24, "add_partitions_to_txn", 0, 5, 3)
+ADD_OFFSETS_TO_TXN: Final = Api(25, "add_offsets_to_txn", 0, 4, 3)
+END_TXN: Final = Api(26, "end_txn", 0, 5, 3)
+WRITE_TXN_MARKERS: Final = Api(27, "write_txn_markers", 1, 2, 1)
+TXN_OFFSET_COMMIT: Final = Api(28, "txn_offset_commit", 0, 5, 3)
 DESCRIBE_CONFIGS: Final = Api(32, "describe_configs", 1, 4, 4)
 ALTER_CONFIGS: Final = Api(33, "alter_configs", 0, 2, 2)
 DESCRIBE_LOG_DIRS: Final = Api(35, "describe_log_dirs", 1, 5, 2)
@@ -49,6 +54,9 @@ INCREMENTAL_ALTER_CONFIGS: Final = Api(44, "incremental_alter_configs", 0, 1, 1)
 OFFSET_DELETE: Final = Api(47, "offset_delete", 0, 0, 2**15)
 DESCRIBE_QUORUM: Final = Api(55, "describe_quorum", 0, 2, 0)
 DESCRIBE_CLUSTER: Final = Api(60, "describe_cluster", 0, 2, 0)
+DESCRIBE_PRODUCERS: Final = Api(61, "describe_producers", 0, 0, 0)
+DESCRIBE_TRANSACTIONS: Final = Api(65, "describe_transactions", 0, 0, 0)
+LIST_TRANSACTIONS: Final = Api(66, "list_transactions", 0, 2, 0)
 CONSUMER_GROUP_HEARTBEAT: Final = Api(68, "consumer_group_heartbeat", 0, 1, 0)
 CONSUMER_GROUP_DESCRIBE: Final = Api(69, "consumer_group_describe", 0, 1, 0)
 LIST_CONFIG_RESOURCES: Final = Api(74, "list_config_resources", 0, 1, 0)
@@ -76,6 +84,11 @@ APIS: Final[dict[int, Api]] = {
         DELETE_RECORDS,
         INIT_PRODUCER_ID,
         OFFSET_FOR_LEADER_EPOCH,
+        ADD_PARTITIONS_TO_TXN,
+        ADD_OFFSETS_TO_TXN,
+        END_TXN,
+        WRITE_TXN_MARKERS,
+        TXN_OFFSET_COMMIT,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
         DESCRIBE_LOG_DIRS,
@@ -86,6 +99,9 @@ APIS: Final[dict[int, Api]] = {
         OFFSET_DELETE,
         DESCRIBE_QUORUM,
         DESCRIBE_CLUSTER,
+        DESCRIBE_PRODUCERS,
+        DESCRIBE_TRANSACTIONS,
+        LIST_TRANSACTIONS,
         CONSUMER_GROUP_HEARTBEAT,
         CONSUMER_GROUP_DESCRIBE,
         LIST_CONFIG_RESOURCES,

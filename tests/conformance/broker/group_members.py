@@ -44,6 +44,11 @@ class Member(Protocol):
         ...
 
     def committed(self, partition: int) -> int | None: ...
+    @property
+    def metadata(self) -> Any:
+        """What this client's producer commits offsets for the group with."""
+        ...
+
     def close(self) -> None:
         """Leave the group."""
         ...
@@ -76,9 +81,21 @@ class LibrdkafkaMember:
     def commit(self) -> None:
         self._consumer.commit(asynchronous=False)
 
+    def try_commit(self) -> dict[int, int]:
+        """Commit what was polled, and tell what that came to: nothing, when it is somebody else's by now."""
+        try:
+            done = self._consumer.commit(asynchronous=False) or []
+        except confluent_kafka.KafkaException:
+            return {}
+        return {each.partition: each.offset for each in done if each.error is None and each.offset >= 0}
+
     def committed(self, partition: int) -> int | None:
         (found,) = self._consumer.committed([confluent_kafka.TopicPartition(self._topic, partition)], WAIT_S)
         return None if found.offset < 0 else found.offset
+
+    @property
+    def metadata(self) -> Any:
+        return self._consumer.consumer_group_metadata()
 
     @property
     def member_id(self) -> str:
@@ -93,6 +110,7 @@ class AiokafkaMember:
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self._topic = topic
+        self._group = group
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -129,6 +147,10 @@ class AiokafkaMember:
         found: int | None = self._run(self._consumer.committed(aiokafka.TopicPartition(self._topic, partition)))
         return found
 
+    @property
+    def metadata(self) -> Any:
+        return self._group  # its producer names neither member nor generation
+
     def close(self) -> None:
         self._run(self._consumer.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -164,6 +186,10 @@ class KafkaPythonMember:
     def committed(self, partition: int) -> int | None:
         found: int | None = self._consumer.committed(kafka.TopicPartition(self._topic, partition))
         return found
+
+    @property
+    def metadata(self) -> Any:
+        return self._consumer.group_metadata()
 
     def close(self) -> None:
         self._consumer.close()

@@ -1,5 +1,6 @@
 """Consumer groups with real clients: partitions are shared, taken over, and read on from where the group was."""
 
+import inspect
 import itertools
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from tests.conformance.broker.group_members import (
     read_all,
 )
 from tests.conformance.broker.served import ServedBroker
+from tests.conformance.broker.worker import Workers, check_redelivery
 
 KINDS = list(MEMBERS)
 _numbers = itertools.count()
@@ -128,6 +130,36 @@ def test_partitions_of_a_killed_member_are_taken_over(quick: ServedBroker, topic
             poll_until([member], lambda: member.assignment() == {0, 1, 2, 3}, what="it has all")
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_consumers_killed_under_load_see_all_and_again_only_what_was_not_committed(
+    quick: ServedBroker, bus: Bus, tmp_path: Path, protocol: str
+) -> None:
+    topic = f"load-{next(_numbers)}"
+    bus.create_topic(topic, partitions=4)
+    workers = Workers(tmp_path, quick.bootstrap, topic, protocol)
+    sent = 0
+    try:
+        for _ in range(3):
+            workers.start()
+        for _ in range(4):  # each round a load, and a kill in the middle of it
+            for number in range(400):
+                bus.send(topic, b"%d" % number, partition=number % 4)
+                if number == 200:
+                    workers.wait_seen(sent // 2 + 1)
+                    workers.kill_oldest()
+                    workers.start()
+                if number % 20 == 0:
+                    bus.flush(20)
+            bus.flush(20)
+            sent += 400
+        everything = {(partition, offset) for partition in range(4) for offset in range(sent // 4)}
+        workers.wait_seen(sent)
+        assert workers.seen() == everything
+    finally:
+        workers.kill_all()
+    check_redelivery(workers.lines())
+
+
 def test_a_cooperative_group_keeps_what_it_can(quick: ServedBroker, topic: str) -> None:
     cooperative = {"partition.assignment.strategy": "cooperative-sticky"}
     with (
@@ -206,11 +238,16 @@ def test_lag_is_said_in_records_and_in_seconds_and_a_group_is_reset(bus: Bus, to
     planned = bus.reset_group(topic, to="earliest", topic=topic, dry_run=True)
     assert [each.after for each in planned] == [0, 0, 0, 0]
     assert sum(each.before or 0 for each in planned) == 15
+    offsets = [each.offset for each in bus.describe_group(topic).partitions]
+    assert offsets == [each.offset for each in details.partitions]  # a dry run changes nothing
     assert [each.after for each in bus.reset_group(topic, to="latest", topic=topic)] == [10] * 4
     assert all(each.lag == 0 == each.lag_seconds for each in bus.describe_group(topic).partitions)
     assert [each.after for each in bus.reset_group(topic, shift_by=-3)] == [7] * 4
     assert [each.after for each in bus.reset_group(topic, to=4)] == [4] * 4
     assert [each.after for each in bus.reset_group(topic, timestamp_ms=0)] == [0] * 4
+    times = [[bus.get(topic, partition, offset).timestamp_ms for offset in range(10)] for partition in range(4)]
+    later = [next((offset for offset, at in enumerate(each) if at >= times[0][5]), 10) for each in times]
+    assert [each.after for each in bus.reset_group(topic, timestamp_ms=times[0][5])] == later
     assert [each.after for each in bus.reset_group(topic, shift_by=99)] == [10] * 4
     bus.delete_group(topic)
     with pytest.raises(GroupIdNotFound):
@@ -230,6 +267,26 @@ def test_a_reader_that_stops_goes_on_where_it_was(bus: Bus, topic: str) -> None:
     first = list(bus.consume(topic, group=topic, max_records=25))
     second = list(bus.consume(topic, group=topic, until_end=True))
     assert len({(each.partition, each.offset) for each in first + second}) == 40 == len(first + second)
+
+
+def test_at_most_500_records_are_taken_at_a_time_unless_asked_otherwise(bus: Bus) -> None:
+    """At most once, a chunk is committed before any of it is handed out: so the commit says how large it is."""
+    assert inspect.signature(Bus.consume).parameters["max_poll_records"].default == 500
+    topic = f"long-{next(_numbers)}"
+    bus.create_topic(topic)
+    for number in range(1500):
+        bus.send(topic, b"%d" % number)
+    bus.flush(20)
+    records = bus.consume(topic, group=topic, mode="at-most-once")
+    committed = 0
+    while committed < 1500:
+        first = next(records).offset
+        assert first == committed
+        committed = bus.describe_group(topic).partitions[0].offset or 0
+        assert first < committed <= first + 500
+        for _ in range(first + 1, committed):
+            next(records)
+    records.close()
 
 
 @pytest.mark.parametrize("mode", ["at-least-once", "at-most-once"])

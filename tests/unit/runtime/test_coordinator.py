@@ -18,8 +18,8 @@ from barnabas.core.groups.decision import Decision
 from barnabas.core.groups.records import OffsetRecord
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.record import Record, encode_batch
-from barnabas.runtime.coordinator import Coordinator
 from barnabas.runtime.flusher import Flusher
+from barnabas.runtime.group_coordinator import GroupCoordinator
 from barnabas.runtime.partition import Logs, Partition
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
@@ -47,8 +47,8 @@ async def flushing(disk: SimulatedDisk, offload: GatedOffload) -> AsyncIterator[
         running.cancel()
 
 
-def coordinator_of(partition: Partition, offload: GatedOffload) -> Coordinator:
-    return Coordinator(
+def coordinator_of(partition: Partition, offload: GatedOffload) -> GroupCoordinator:
+    return GroupCoordinator(
         partition,
         soft=ClassicSoft(),
         offload=offload,
@@ -58,11 +58,20 @@ def coordinator_of(partition: Partition, offload: GatedOffload) -> Coordinator:
     )
 
 
+@asynccontextmanager
+async def loaded(disk: SimulatedDisk, offload: GatedOffload) -> AsyncIterator[GroupCoordinator]:
+    """A coordinator that has read its partition."""
+    async with flushing(disk, offload) as partition:
+        coordinator = coordinator_of(partition, offload)
+        await coordinator.load()
+        yield coordinator
+
+
 def committing(offset: int, *, metadata: str = "") -> Decision[int]:
     return Decision([OffsetRecord("g", "t", 0, offset, metadata=metadata)], offset)
 
 
-def offset_in(coordinator: Coordinator) -> int:
+def offset_in(coordinator: GroupCoordinator) -> int:
     record = coordinator.groups.find_offset("g", "t", 0)
     return -1 if record is None else record.offset
 
@@ -70,15 +79,11 @@ def offset_in(coordinator: Coordinator) -> int:
 def test_what_was_committed_is_loaded_again() -> None:
     async def scenario() -> None:
         disk, offload = SimulatedDisk(1), GatedOffload()
-        async with flushing(disk, offload) as partition:
-            coordinator = coordinator_of(partition, offload)
-            await coordinator.load()
+        async with loaded(disk, offload) as coordinator:
             for offset in range(200):
                 await coordinator.commit(lambda offset=offset: committing(offset))  # type: ignore[misc]
         disk.restart()
-        async with flushing(disk, offload) as partition:
-            coordinator = coordinator_of(partition, offload)
-            await coordinator.load()
+        async with loaded(disk, offload) as coordinator:
             assert await coordinator.read(lambda: offset_in(coordinator)) == 199
 
     asyncio.run(scenario())
@@ -87,11 +92,9 @@ def test_what_was_committed_is_loaded_again() -> None:
 def test_a_partition_that_was_never_written_is_loaded_without_making_files() -> None:
     async def scenario() -> None:
         offload = GatedOffload()
-        async with flushing(SimulatedDisk(1), offload) as partition:
-            coordinator = coordinator_of(partition, offload)
-            await coordinator.load()
+        async with loaded(SimulatedDisk(1), offload) as coordinator:
             assert await coordinator.read(lambda: offset_in(coordinator)) == -1
-            assert not partition.has_log
+            assert not coordinator.partition.has_log
 
     asyncio.run(scenario())
 
@@ -99,12 +102,10 @@ def test_a_partition_that_was_never_written_is_loaded_without_making_files() -> 
 def test_everybody_is_told_to_try_again_while_it_loads() -> None:
     async def scenario() -> None:
         disk, offload = SimulatedDisk(1), GatedOffload()
-        async with flushing(disk, offload) as partition:
-            coordinator = coordinator_of(partition, offload)
-            await coordinator.load()
+        async with loaded(disk, offload) as coordinator:
             await coordinator.commit(lambda: committing(5))
             offload.gate.clear()
-            next_one = coordinator_of(partition, offload)
+            next_one = coordinator_of(coordinator.partition, offload)
             loading = asyncio.create_task(next_one.load())
             await asyncio.sleep(0)
             with pytest.raises(CoordinatorLoadInProgress):
@@ -132,9 +133,7 @@ def test_a_log_that_is_no_log_of_groups_is_not_guessed_at() -> None:
 def test_nothing_is_said_before_it_is_durable_not_even_to_a_reader() -> None:
     async def scenario() -> None:
         offload = GatedOffload()
-        async with flushing(SimulatedDisk(1), offload) as partition:
-            coordinator = coordinator_of(partition, offload)
-            await coordinator.load()
+        async with loaded(SimulatedDisk(1), offload) as coordinator:
             offload.gate.clear()
             writing = asyncio.create_task(coordinator.commit(lambda: committing(5)))
             reading = asyncio.create_task(coordinator.read(lambda: offset_in(coordinator)))
@@ -150,13 +149,11 @@ def test_nothing_is_said_before_it_is_durable_not_even_to_a_reader() -> None:
 def test_when_its_log_fails_nothing_more_is_said() -> None:
     async def scenario() -> None:
         offload = GatedOffload()
-        async with flushing(SimulatedDisk(1), offload) as partition:
-            coordinator = coordinator_of(partition, offload)
-            await coordinator.load()
+        async with loaded(SimulatedDisk(1), offload) as coordinator:
             offload.gate.clear()
             waits = [asyncio.create_task(coordinator.commit(lambda: committing(5))) for _ in range(3)]
             await asyncio.sleep(0.01)
-            partition.fail_waiters(StorageError("the disk is gone"))
+            coordinator.partition.fail_waiters(StorageError("the disk is gone"))
             for wait in waits:
                 with pytest.raises(NotCoordinator, match="the disk is gone"):
                     await wait
@@ -169,9 +166,7 @@ def test_when_its_log_fails_nothing_more_is_said() -> None:
 def test_a_decision_that_is_too_large_is_refused_alone() -> None:
     async def scenario() -> None:
         offload = GatedOffload()
-        async with flushing(SimulatedDisk(1), offload) as partition:
-            coordinator = coordinator_of(partition, offload)
-            await coordinator.load()
+        async with loaded(SimulatedDisk(1), offload) as coordinator:
             with pytest.raises(BarnabasError, match="too large") as refusal:
                 await coordinator.commit(lambda: committing(5, metadata="x" * 2000))
             assert refusal.value.kafka_code == -1
@@ -183,9 +178,7 @@ def test_a_decision_that_is_too_large_is_refused_alone() -> None:
 def test_whoever_waits_is_told_when_it_is_closed() -> None:
     async def scenario() -> None:
         offload = GatedOffload()
-        async with flushing(SimulatedDisk(1), offload) as partition:
-            coordinator = coordinator_of(partition, offload)
-            await coordinator.load()
+        async with loaded(SimulatedDisk(1), offload) as coordinator:
             waiting = asyncio.create_task(coordinator.ask(lambda _token: None))
             await asyncio.sleep(0)
             coordinator.close()

@@ -16,7 +16,7 @@ from barnabas.testing.wire_client import CREATE_TOPICS, WireClient, create_topic
 HOST: Final = "node"
 PORT: Final = 9092
 OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 9, 11, 12, 13, 14
-DESCRIBE_GROUPS, CONSUMER_GROUP_HEARTBEAT = 15, 68
+DESCRIBE_GROUPS, INCREMENTAL_ALTER_CONFIGS, CONSUMER_GROUP_HEARTBEAT = 15, 44, 68
 SESSION_MS: Final = 10_000
 MEMBER_ID_REQUIRED: Final = 79
 
@@ -26,22 +26,20 @@ class GroupWorld:
 
     def __init__(self, simulation: Simulation, settings: dict[str, str]) -> None:
         self.simulation = simulation
-        self._config = BrokerConfig.from_properties(
-            {
-                "listeners": f"PLAINTEXT://{HOST}:{PORT}",
-                "log.dirs": "/data",
-                "offsets.topic.num.partitions": "3",
-                "group.initial.rebalance.delay.ms": "0",
-                **settings,
-            }
-        )
+        self._settings = {
+            "listeners": f"PLAINTEXT://{HOST}:{PORT}",
+            "log.dirs": "/data",
+            "offsets.topic.num.partitions": "3",
+            "group.initial.rebalance.delay.ms": "0",
+            **settings,
+        }
         self._node: Node | None = None
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         simulation = self.simulation
         ports = Ports(simulation.disk(HOST), simulation.clock(HOST), simulation.dice(HOST), simulation.offload(HOST))
-        self._node = Node(self._config, ports)
+        self._node = Node(BrokerConfig.from_properties(self._settings), ports)
         ready = asyncio.Event()
         self._running = simulation.host(HOST).start(self._node.run(lambda _: ready.set()))
         await ready.wait()
@@ -54,8 +52,9 @@ class GroupWorld:
         self._running.result()
         self.simulation.kill(HOST)
 
-    async def restart(self, *, how: str) -> None:
-        """End the node in this way, and start it again."""
+    async def restart(self, *, how: str, **settings: str) -> None:
+        """End the node in this way, and start it again, perhaps with other settings."""
+        self._settings |= {name.replace("_", "."): text for name, text in settings.items()}
         if how == "stop":
             await self.stop()
         elif how == "kill":
@@ -147,13 +146,22 @@ class GroupClient:
         assert answer.groups[0].error_code == 0
         return int(answer.groups[0].topics[0].partitions[0].committed_offset)
 
+    async def set_config(self, group: str, name: str, value: str) -> None:
+        change = {"name": name, "value": value, "config_operation": 0}
+        resource = {"resource_type": 32, "resource_name": group, "configs": [change]}
+        asked = {"resources": [resource], "validate_only": False}
+        (answer,) = (await self.wire.ask(INCREMENTAL_ALTER_CONFIGS, 1, asked)).responses
+        assert answer.error_code == 0, answer.error_message
+
     async def state(self, group: str = "g") -> tuple[str, int]:
         """The state of a classic group, and how many members it has."""
         asked = {"groups": (group,), "include_authorized_operations": False}
         (described,) = (await self.wire.ask(DESCRIBE_GROUPS, 5, asked)).groups
         return described.group_state, len(described.members)
 
-    async def beat(self, epoch: int, *, member_id: str = "m", group: str = "g") -> Any:
+    async def beat(
+        self, epoch: int, *, member_id: str = "m", group: str = "g", rack: str | None = None, owns: Any = None
+    ) -> Any:
         """A heartbeat of a member of a consumer group, which reads the topic t."""
         is_joining = epoch == 0
         return await self.wire.ask(
@@ -164,12 +172,12 @@ class GroupClient:
                 "member_id": member_id,
                 "member_epoch": epoch,
                 "instance_id": None,
-                "rack_id": None,
+                "rack_id": rack,
                 "rebalance_timeout": 30_000 if is_joining else -1,
                 "subscribed_topic_names": ("t",) if is_joining else None,
                 "subscribed_topic_regex": None,
                 "server_assignor": None,
-                "topic_partitions": () if is_joining else None,
+                "topic_partitions": () if is_joining else owns,
             },
         )
 

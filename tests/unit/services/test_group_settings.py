@@ -52,12 +52,28 @@ def test_the_defaults_are_those_of_the_groups() -> None:
         {"group.consumer.assignors": "sticky"},
         {"group.consumer.migration.policy": "sideways"},
         {"group.max.size": "0"},
+        {"group.consumer.min.session.timeout.ms": "60001"},
+        {"group.consumer.max.heartbeat.interval.ms": "4999"},
+        {"group.consumer.max.assignment.interval.ms": "1", "group.consumer.min.assignment.interval.ms": "2"},
         {"offsets.retention.minutes": "0"},
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, str]) -> None:
     with pytest.raises(InvalidConfig):
         BrokerConfig.from_properties(settings)
+
+
+def test_a_group_goes_by_its_own_settings_as_far_as_the_broker_allows() -> None:
+    config = GroupConfig.of(BrokerConfig.from_properties({"group.consumer.max.session.timeout.ms": "50000"}))
+    assert config.consumer_of({}) is config.consumer
+    own = config.consumer_of(
+        {
+            "consumer.session.timeout.ms": "55000",
+            "consumer.heartbeat.interval.ms": "6000",
+            "consumer.assignor.offload.enable": "false",
+        }
+    )
+    assert (own.session_timeout_ms, own.heartbeat_interval_ms, own.assignment_interval_ms) == (50_000, 6_000, 1_000)
 
 
 def test_a_segment_size_that_no_topic_may_have_is_refused_at_the_start() -> None:

@@ -125,6 +125,44 @@ def test_a_consumer_group_goes_on_after_a_restart(how: str) -> None:
     run_world(scenario)
 
 
+def test_a_group_with_settings_of_its_own_goes_by_them_over_a_restart_too() -> None:
+    async def scenario(world: GroupWorld) -> None:
+        client = await world.connect()
+        await client.create_topic("t")
+        await client.set_config("g", "consumer.session.timeout.ms", "60000")
+        await client.set_config("g", "consumer.heartbeat.interval.ms", "7000")
+        own, other = await client.beat(0), await client.beat(0, group="other")
+        assert (own.heartbeat_interval.total_seconds(), other.heartbeat_interval.total_seconds()) == (7, 5)
+        for restarted in (False, True):
+            if restarted:
+                await world.restart(how="power cut")
+                client = await world.connect()
+                other = await client.beat(0, group="other")
+            await asyncio.sleep(59)
+            assert (await client.beat(own.member_epoch)).error_code == 0
+            assert (await client.beat(other.member_epoch, group="other")).error_code == 25
+        await asyncio.sleep(61)
+        assert (await client.beat(own.member_epoch)).error_code == 25
+
+    run_world(scenario)
+
+
+def test_a_group_is_assigned_anew_when_its_node_comes_back_in_another_rack() -> None:
+    async def scenario(world: GroupWorld) -> None:
+        client = await world.connect()
+        await client.create_topic("t", 3)
+        await client.beat(0, member_id="m1", rack="a")
+        epoch = (await client.beat(0, member_id="m2", rack="b")).member_epoch
+        assert (await client.beat(1, member_id="m1")).error_code == 0
+        assert (await client.beat(1, member_id="m1", owns=())).member_epoch == epoch
+        await world.restart(how="stop", broker_rack="b")
+        client = await world.connect()
+        after = await client.beat(epoch, member_id="m2")
+        assert after.member_epoch > epoch
+
+    run_world(scenario, broker_rack="a")
+
+
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("seed", range(5))
 def test_no_acknowledged_commit_is_lost_or_moved_back(how: str, seed: int) -> None:

@@ -7,7 +7,8 @@ A group is driven by its members' heartbeats. Each may change what the member as
 the target up to the epoch; and moves that one member on towards the target. Nobody is ever waited for.
 
 Where it differs from Kafka: regular expressions are matched at once, and at every change of topics; a static member
-that joins again under its own member id is let in; small groups get their target at once, whatever the interval.
+that joins again under its own member id is let in; small groups get their target at once, whatever the interval; a
+member that says it is in another rack gets a new target.
 """
 
 from typing import Any
@@ -202,7 +203,8 @@ def update_member(draft: Draft, member: ConsumerMemberRecord) -> bool:
         if member.regex is not None and member.regex not in draft.state.regexes:
             draft.match_regex(member.regex)
         draft.forget_regexes()
-    if is_new or draft.preferred_assignor() != assignor:
+    is_elsewhere = before is not None and before.rack != member.rack
+    if is_new or is_elsewhere or draft.preferred_assignor() != assignor:
         draft.bump_epoch()
     return is_new
 

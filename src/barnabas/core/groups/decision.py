@@ -1,27 +1,19 @@
 """What a decision about groups comes to: facts to write down, answers once they are, timers to set.
 
-The contract with the runtime that drives a coordinator, one for each partition of the coordinator log:
-1. One decision at a time: decide, append the records as one batch, `Groups.apply` each, with no other decision between.
-2. Answers are given once everything that was in the log at that time is durable, those of decisions without records
-   too: they speak of facts that an earlier decision wrote.
-3. Timers count from the decision, on a clock that never goes back. A timer that is set again or cancelled does not
-   fire. A timer that fires is gone; its decision follows the same three rules.
-4. When the append is refused, the answers of this decision become that refusal, and so do those that the group's other
-   requests wait for: see `classic.reset`. When leadership goes, all is dropped and loaded again.
-
-Decisions may change soft state at once, replicated state never.
+`core.coordination` has the contract with the runtime. When an append is refused, so is what the group's other requests
+wait for: see `classic.reset`.
 """
 
 from collections.abc import Sequence
 from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
+from barnabas.core.coordination import CancelTimer, Reply, SetTimer, TimerChange, Token
 from barnabas.core.errors import BarnabasError
 from barnabas.core.groups.records import GroupEntry
 
-T_co = TypeVar("T_co", covariant=True)
+__all__ = ("CancelTimer", "Decision", "Effects", "Outcome", "Reply", "SetTimer", "TimerChange", "TimerKey", "Token")
 
-# Whom to answer: whatever the caller gave with the request, which is never looked at. None is nobody.
-Token: TypeAlias = object
+T_co = TypeVar("T_co", covariant=True)
 
 TimerKind: TypeAlias = Literal["join", "sync", "session", "rebalance"]
 JOIN: Final = "join"  # of a classic group: members have had their time to join
@@ -38,35 +30,12 @@ class TimerKey(NamedTuple):
     member_id: str = ""
 
 
-class SetTimer(NamedTuple):
-    """Start a timer, or start it over."""
-
-    key: TimerKey
-    delay_ms: int
-
-
-class CancelTimer(NamedTuple):
-    """Stop a timer if there is one."""
-
-    key: TimerKey
-
-
-TimerChange: TypeAlias = SetTimer | CancelTimer
-
-
 class Decision(NamedTuple, Generic[T_co]):
     """Records to append and apply as one, and the reply to give when that is done. No records: nothing changes."""
 
     records: Sequence[GroupEntry]
     reply: T_co
     timers: Sequence[TimerChange] = ()
-
-
-class Reply(NamedTuple):
-    """The answer to a request that came with this token: what it asked for, or a refusal."""
-
-    token: Token
-    answer: object | BarnabasError
 
 
 class Outcome(NamedTuple):

@@ -6,13 +6,16 @@ same entries give equal groups on every node.
 
 A group is of one type, by what is known of it: a record of a classic group, records of a consumer group (KIP-848), or
 nothing but offsets, which is a simple group. Nothing is kept of a group that has none of them.
+
+Offsets that were committed in a transaction are pending until it ends. Of all that is written for a partition the last
+counts, by its place in the log and not by when its transaction ended: compaction keeps the last, too.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.core.groups.consumer_state import ConsumerEntry, ConsumerGroup, group_tombstones
 from barnabas.core.groups.records import ClassicGroupRecord, GroupEntry, GroupRecord, GroupTombstone, OffsetRecord
@@ -28,6 +31,17 @@ class GroupType(Enum):
 # By topic and partition.
 GroupOffsets: TypeAlias = Mapping[str, Mapping[int, OffsetRecord]]
 
+# Group, topic and partition.
+OffsetKey: TypeAlias = tuple[str, str, int]
+
+
+class PendingOffset(NamedTuple):
+    """An offset that counts once its transaction is committed."""
+
+    number: int  # in the order of the log
+    record: OffsetRecord
+
+
 _NO_OFFSETS: Final[GroupOffsets] = MappingProxyType({})
 
 
@@ -38,12 +52,15 @@ class Groups:
     classic: dict[str, ClassicGroupRecord] = field(default_factory=dict)
     consumer: dict[str, ConsumerGroup] = field(default_factory=dict)
     offsets: dict[str, dict[str, dict[int, OffsetRecord]]] = field(default_factory=dict)
+    pending: dict[int, dict[OffsetKey, PendingOffset]] = field(default_factory=dict)  # by the transaction's producer id
+    _pending_count: int = field(default=0, compare=False)
 
     def type_of(self, group: str) -> GroupType | None:
         """The type of a group; None when it is not there."""
         if group in self.consumer:
             return GroupType.CONSUMER
-        return GroupType.CLASSIC if group in self.classic or group in self.offsets else None
+        is_there = group in self.classic or group in self.offsets or self.has_pending(group)
+        return GroupType.CLASSIC if is_there else None
 
     def offsets_of(self, group: str) -> GroupOffsets:
         """What a group has committed."""
@@ -52,6 +69,14 @@ class Groups:
     def find_offset(self, group: str, topic: str, partition: int) -> OffsetRecord | None:
         """What a group has committed for a partition."""
         return self.offsets_of(group).get(topic, {}).get(partition)
+
+    def has_pending(self, group: str) -> bool:
+        """Whether a transaction is about to commit offsets of a group."""
+        return any(key[0] == group for keys in self.pending.values() for key in keys)
+
+    def pending_of(self, group: str) -> set[tuple[str, int]]:
+        """The partitions, by topic and number, for which a transaction is about to commit an offset of a group."""
+        return {(key[1], key[2]) for keys in self.pending.values() for key in keys if key[0] == group}
 
     def names(self) -> list[str]:
         """All groups, in order."""
@@ -69,16 +94,17 @@ class Groups:
             yield from group_tombstones(self.consumer[group])
 
     def tombstones_of_offsets(self, group: str) -> Iterator[GroupTombstone]:
-        """What removes all offsets of a group."""
-        for topic, partitions in sorted(self.offsets_of(group).items()):
-            for partition in sorted(partitions):
-                yield GroupTombstone(OffsetRecord, (group, topic, partition))
+        """What removes all offsets of a group, those that are pending too."""
+        committed = {(topic, partition) for topic, found in self.offsets_of(group).items() for partition in found}
+        for topic, partition in sorted(committed | self.pending_of(group)):
+            yield GroupTombstone(OffsetRecord, (group, topic, partition))
 
     def apply(self, entry: GroupEntry) -> None:
         """Take one entry of the log."""
         if isinstance(entry, OffsetRecord):
-            topics = self.offsets.setdefault(entry.group, {})
-            topics.setdefault(entry.topic, {})[entry.partition] = entry
+            self._set_offset(entry)
+            if self.pending:
+                self._supersede((entry.group, entry.topic, entry.partition), self._pending_count)
         elif isinstance(entry, GroupTombstone):
             self._remove(entry)
         elif isinstance(entry, ClassicGroupRecord):
@@ -86,12 +112,40 @@ class Groups:
         else:
             self._apply_consumer(entry)
 
+    def apply_pending(self, producer_id: int, entry: GroupEntry) -> None:
+        """Take one entry of a transaction. Only offsets are written in any."""
+        if isinstance(entry, OffsetRecord):
+            self._pending_count += 1
+            key = (entry.group, entry.topic, entry.partition)
+            self.pending.setdefault(producer_id, {})[key] = PendingOffset(self._pending_count, entry)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Take the end of a producer's transaction."""
+        ended = self.pending.pop(producer_id, {})
+        for key, pending in ended.items() if is_commit else ():
+            self._set_offset(pending.record)
+            self._supersede(key, pending.number)
+
+    def _set_offset(self, record: OffsetRecord) -> None:
+        topics = self.offsets.setdefault(record.group, {})
+        topics.setdefault(record.topic, {})[record.partition] = record
+
+    def _supersede(self, key: OffsetKey, number: int) -> None:
+        """What was written before this for the same partition never counts, however its transaction ends."""
+        for producer_id, keys in list(self.pending.items()):
+            if key in keys and keys[key].number <= number:
+                del keys[key]
+                if not keys:
+                    del self.pending[producer_id]
+
     def _remove(self, tombstone: GroupTombstone) -> None:
         group = tombstone.group
         if tombstone.of is ClassicGroupRecord:
             self.classic.pop(group, None)
         elif tombstone.of is OffsetRecord:
-            self._remove_offset(group, str(tombstone.key[1]), int(tombstone.key[2]))
+            topic, partition = str(tombstone.key[1]), int(tombstone.key[2])
+            self._remove_offset(group, topic, partition)
+            self._supersede((group, topic, partition), self._pending_count)
         else:
             self._apply_consumer(tombstone)
 

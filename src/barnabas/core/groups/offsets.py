@@ -5,7 +5,8 @@ A commit comes from a member, which must be of the current generation or epoch, 
 needed it for `offsets.retention.minutes`: counted from when the group became empty, or from the commit in a simple
 group and for topics that a group of consumers no longer reads (KIP-211).
 
-Offsets that a transaction is about to commit are not known here yet: `unstable` is where they come in.
+A commit may be part of a transaction (KIP-447): then it is pending until that ends, and whoever asks for stable offsets
+is told to come back.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -65,6 +66,7 @@ class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
     instance_id: str | None = None
     retention_ms: int = DEFAULT_RETENTION  # versions 2 to 4
     knows_epochs: bool = True  # from version 9
+    is_transactional: bool = False
 
 
 class FetchedOffset(NamedTuple):
@@ -89,7 +91,9 @@ class WantedOffset(NamedTuple):
 def commit(
     groups: Groups, soft: ClassicSoft, request: CommitRequest, *, config: OffsetsConfig, now_ms: int
 ) -> Decision[PartitionErrors]:
-    """OffsetCommit. Raises what refuses the whole; `GroupIdNotFound` is `IllegalGeneration` to versions below 9."""
+    """OffsetCommit, TxnOffsetCommit. Raises what refuses the whole; versions below 9 know `GroupIdNotFound` as
+    `IllegalGeneration`.
+    """
     effects = Effects()
     check_commit(
         groups,
@@ -100,6 +104,7 @@ def commit(
         instance_id=request.instance_id,
         knows_epochs=request.knows_epochs,
         effects=effects,
+        is_transactional=request.is_transactional,
     )
     expire_time_ms = NO_EXPIRY if request.retention_ms == DEFAULT_RETENTION else now_ms + request.retention_ms
     errors: list[BarnabasError | None] = []
@@ -133,11 +138,13 @@ def fetch(
     group: str,
     wanted: Iterable[WantedOffset] | None = None,
     *,
-    unstable: Container[tuple[str, int]] = (),
+    must_be_stable: bool = False,
 ) -> list[FetchedOffset]:
-    """OffsetFetch: of the partitions asked for, or of all. `unstable` has those that an open transaction may change,
-    when the request wants stable offsets. Who may ask is `check_fetch`.
+    """OffsetFetch: of the partitions asked for, or of all. Who may ask is `check_fetch`.
+
+    Offsets that an open transaction may change are refused if they `must_be_stable`.
     """
+    unstable: Container[tuple[str, int]] = groups.pending_of(group) if must_be_stable and groups.pending else ()
     committed = groups.offsets_of(group)
     if wanted is None:
         found = [offset for _, partitions in sorted(committed.items()) for _, offset in sorted(partitions.items())]
@@ -214,7 +221,7 @@ def expire(groups: Groups, soft: ClassicSoft, group: str, *, config: OffsetsConf
         GroupTombstone(OffsetRecord, (group, offset.topic, offset.partition)) for offset in expired
     ]
     kept = sum(map(len, groups.offsets_of(group).values())) - len(expired)
-    if not kept and is_without_members(groups, soft, group):
+    if not kept and not groups.has_pending(group) and is_without_members(groups, soft, group):
         records += groups.tombstones_of_group(group)
     return Decision(records, len(expired))
 
@@ -235,8 +242,11 @@ def _expired(
             if topics is None:
                 return
             reads = topics.__contains__
+    pending = groups.pending_of(group)
     for topic, partitions in sorted(groups.offsets_of(group).items()):
-        for _, offset in sorted(partitions.items()) if not reads(topic) else ():
+        for partition, offset in sorted(partitions.items()) if not reads(topic) else ():
+            if (topic, partition) in pending:
+                continue
             since_ms = offset.commit_time_ms if unused_since_ms is None else unused_since_ms
             limit_ms = since_ms + config.retention_ms if offset.expire_time_ms == NO_EXPIRY else offset.expire_time_ms
             if now_ms >= limit_ms:
@@ -250,5 +260,10 @@ def delete_topic(groups: Groups, topic: str, topic_id: UUID) -> Decision[int]:
         for group, topics in sorted(groups.offsets.items())
         for partition, offset in sorted(topics.get(topic, {}).items())
         if offset.topic_id in (NO_TOPIC_ID, topic_id)
+    ]
+    records += [
+        GroupTombstone(OffsetRecord, key)
+        for key in sorted({key for keys in groups.pending.values() for key in keys})
+        if key[1] == topic and groups.find_offset(*key) is None
     ]
     return Decision(records, len(records))

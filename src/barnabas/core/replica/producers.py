@@ -27,6 +27,8 @@ from barnabas.core.records.batch import MAX_SEQUENCE, BatchHeader, add_sequence
 from barnabas.core.records.control import Marker, MarkerType
 
 REMEMBERED_BATCHES: Final = 5  # the most requests a producer may have in flight and stay idempotent
+MAX_PRODUCER_EPOCH: Final = 2**15 - 1
+_RAISED_EPOCHS_FROM: Final = 2  # the transaction version in which every marker raises its producer's epoch (KIP-890)
 
 
 class WrittenBatch(NamedTuple):
@@ -49,8 +51,8 @@ class Producer:
     last_timestamp: int = NO_TIMESTAMP
     transaction_start: int | None = None
     batches: tuple[WrittenBatch, ...] = ()
-    # For `expire`: what it found last time, and since when. Not part of what the log says.
-    last_seen: WrittenBatch | None = field(default=None, compare=False)
+    # For `expire`: the epoch and the newest batch it found last time, and since when. Not part of what the log says.
+    last_seen: tuple[int, WrittenBatch | None] | None = field(default=None, compare=False)
     idle_since_ms: int | None = field(default=None, compare=False)
 
     @property
@@ -102,7 +104,7 @@ class ProducerStates:
             producer.batches
             and header.base_sequence == producer.batches[-1].last_sequence + 1
             and header.producer_epoch == producer.epoch
-            and producer.transaction_start is None
+            and (producer.transaction_start is None or header.is_transactional)
         ):
             return None
         written = self.find_duplicate(header)
@@ -121,16 +123,41 @@ class ProducerStates:
                 return batch
         return None
 
+    def is_in_transaction(self, header: BatchHeader) -> bool:
+        """Whether a transactional batch belongs to a transaction that is open here, or repeats a remembered one.
+
+        Of any other the coordinator must say whether it may be written (KIP-890): the transaction that it opens here
+        may be over already, and then nobody would end it.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return False
+        is_open = producer.transaction_start is not None and producer.epoch == header.producer_epoch
+        return is_open or self.find_duplicate(header) is not None
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Refuse a producer epoch that was replaced."""
+        producer = self._producers.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {producer_id} has epoch {epoch}; epoch {producer.epoch} has replaced it"
+            )
+
+    def check_begins_anew(self, header: BatchHeader) -> None:
+        """Refuse the first batch of a producer when it cannot be its first. For those whose every transaction has an
+        epoch of its own, and so begins at 0: one that comes later means that one before it is still to come.
+        """
+        if header.base_sequence != 0 and header.producer_id not in self._producers:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id} began its transaction at sequence {header.base_sequence}, not 0"
+            )
+
     def check(self, header: BatchHeader) -> None:
         """Refuse a data batch that does not follow what its producer wrote before."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return
-        if header.producer_epoch < producer.epoch:
-            raise InvalidProducerEpoch(
-                f"producer {header.producer_id} has epoch {header.producer_epoch}; epoch {producer.epoch} "
-                "has replaced it"
-            )
+        self.check_epoch(header.producer_id, header.producer_epoch)
         _check_sequence(producer, header)
         if producer.transaction_start is not None and not header.is_transactional:
             raise InvalidTxnState(
@@ -138,21 +165,30 @@ class ProducerStates:
                 f"{producer.transaction_start} and wrote outside of it"
             )
 
-    def check_marker(self, header: BatchHeader, marker: Marker) -> None:
-        """Refuse the end of a transaction from a coordinator or a producer epoch that was replaced."""
+    def check_marker(self, header: BatchHeader, marker: Marker, *, version: int = 0) -> bool:
+        """Whether there is anything to end by a marker; False for one that repeats the marker of an ended transaction.
+        Refused when its coordinator or its producer epoch was replaced.
+
+        From transaction `version` 2 on a marker raises the epoch, so one that does not is late, or a repetition. Before
+        that it has the epoch of its transaction, and cannot be told from an earlier one. A log does not say which
+        version it was, so what is asked without one holds in all.
+        """
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            return
-        if header.producer_epoch < producer.epoch:
+            return True
+        epoch = header.producer_epoch
+        has_ended = producer.transaction_start is None
+        must_raise = version >= _RAISED_EPOCHS_FROM and not has_ended and epoch < MAX_PRODUCER_EPOCH
+        if epoch < producer.epoch or (must_raise and epoch == producer.epoch):
             raise InvalidProducerEpoch(
-                f"marker for producer {header.producer_id} has epoch {header.producer_epoch}; "
-                f"epoch {producer.epoch} has replaced it"
+                f"marker for producer {header.producer_id} has epoch {epoch}; epoch {producer.epoch} has replaced it"
             )
         if marker.coordinator_epoch < producer.coordinator_epoch:
             raise TransactionCoordinatorFenced(
                 f"marker from coordinator epoch {marker.coordinator_epoch}; "
                 f"epoch {producer.coordinator_epoch} has replaced it"
             )
+        return not (version >= _RAISED_EPOCHS_FROM and has_ended and epoch == producer.epoch)
 
     def apply(self, header: BatchHeader, marker: Marker | None = None) -> CompletedTransaction | None:
         """Note a batch of the log, `header` with its final offsets; returns the transaction it ended.
@@ -176,7 +212,7 @@ class ProducerStates:
             producer is None
             or producer.epoch != header.producer_epoch
             or header.base_sequence == NO_SEQUENCE
-            or header.is_transactional
+            or (header.is_transactional and producer.transaction_start is None)
         ):
             self.apply(header._replace(base_offset=first_offset, max_timestamp=timestamp))
             return
@@ -206,9 +242,9 @@ class ProducerStates:
         """
         expired = []
         for producer in self._producers.values():
-            newest = producer.batches[-1] if producer.batches else None
-            if producer.idle_since_ms is None or producer.last_seen != newest or producer.transaction_start is not None:
-                producer.last_seen, producer.idle_since_ms = newest, now_ms
+            seen = (producer.epoch, producer.batches[-1] if producer.batches else None)
+            if producer.last_seen != seen or producer.idle_since_ms is None or producer.transaction_start is not None:
+                producer.last_seen, producer.idle_since_ms = seen, now_ms
             elif now_ms - producer.idle_since_ms >= idle_ms:
                 expired.append(producer.producer_id)
         for producer_id in expired:
@@ -261,6 +297,15 @@ class ProducerStates:
         return completed
 
 
+def marker_ends(epoch: int, *, marker_epoch: int, version: int) -> bool:
+    """Whether a marker ends a transaction that has `epoch`.
+
+    One that raises the epoch may come when the next transaction of its producer, which has the new epoch, is being
+    asked for: it ends the one before.
+    """
+    return epoch < marker_epoch or (epoch == marker_epoch and version < _RAISED_EPOCHS_FROM)
+
+
 def _check_sequence(producer: Producer, header: BatchHeader) -> None:
     if header.base_sequence == NO_SEQUENCE:
         return  # a coordinator writes within a transaction of the producer: its records are not numbered
@@ -281,8 +326,9 @@ def _check_sequence(producer: Producer, header: BatchHeader) -> None:
         return
     # How far it lies before what is remembered, the short way round: a client takes a duplicate for written, so a gap
     # where sequences wrap must not pass for one.
+    # Nor may one that was refused before the first that was taken: there is nothing older while not all are remembered.
     distance = (producer.batches[0].first_sequence - header.last_sequence) & MAX_SEQUENCE
-    if 0 < distance <= MAX_SEQUENCE // 2:
+    if 0 < distance <= MAX_SEQUENCE // 2 and len(producer.batches) == REMEMBERED_BATCHES:
         raise DuplicateSequence(
             f"producer {header.producer_id} sent sequence {header.base_sequence} again; only the last "
             f"{REMEMBERED_BATCHES} batches are remembered"

@@ -2,7 +2,8 @@
 
 Nothing is awaited on it. What acks=all waits for is a callback of the partition, so that requests pipelined on one
 connection are appended one after another, and their answers leave when the disk has them. Only a topic that must look
-into its batches (see `services.produce`) takes the long way, and the connection waits for it: order is kept.
+into its batches (see `services.produce`) takes the long way, and the connection waits for it: order is kept. So does
+the first batch of a transaction for a partition, while the coordinator is asked about it.
 
 As in Kafka, acks=0 gets no answer; a refused one closes the connection, which is all such a client can notice.
 """
@@ -12,10 +13,19 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from barnabas.core.errors import BarnabasError, RequestTimedOut, UnknownTopicId, UnknownTopicOrPartition
+from barnabas.core.metadata.names import is_internal
+from barnabas.core.records.batch import BatchHeader
 from barnabas.runtime.connections import Answer, Slot, Work
 from barnabas.runtime.partition import Partition
 from barnabas.services.broker import Broker
-from barnabas.services.produce import ACKS_ALL, RecordsRefused, check_acks
+from barnabas.services.produce import (
+    ACKS_ALL,
+    RecordsRefused,
+    Verified,
+    check_acks,
+    check_one_producer,
+    transactional_header,
+)
 from barnabas.services.served import ServedTopic
 from barnabas.storage.log import Appended
 from barnabas.wire.frame import RequestHeader, answer_head
@@ -32,6 +42,7 @@ from barnabas.wire.produce import (
 )
 
 MAX_MESSAGE: Final = 500
+Found = ServedTopic | BarnabasError  # a topic, or why it is not there
 
 
 class _Wait(NamedTuple):
@@ -63,15 +74,46 @@ class Producing:
                 return self._handle_single(header, single, topic)
         request = read_produce(frame, header.body_at, len(frame), header.version)
         topics = [self._find(topic) for topic in request.topics]
-        if any(isinstance(topic, ServedTopic) and topic.must_open for topic in topics):
+        if request.transactional_id is not None:
+            return self._handle_transactional(header, request, topics)
+        if _must_open(topics):
             kept = _copied(request)
             return self._handle_opened(header, kept, topics)
+        return self._handle_now(header, request, topics)
+
+    def _handle_now(
+        self, header: RequestHeader, request: ProduceRequest, topics: list[Found], verified: Verified | None = None
+    ) -> "Answer | Pending":
         waits: list[_Wait] = []
         answers = [
-            self._append_topic(topic, data, request.acks, waits)
+            self._append_topic(topic, data, request.acks, waits, verified)
             for topic, data in zip(topics, request.topics, strict=True)
         ]
         return _finish(header, request, answers, waits)
+
+    def _handle_transactional(
+        self, header: RequestHeader, request: ProduceRequest, topics: list[Found]
+    ) -> "Answer | Pending | Work":
+        """A request that names a transactional id: at once when all its batches are in transactions that are open."""
+        batches = _transactional(request, topics)
+        try:
+            check_one_producer(batch for _, batch in batches)
+        except BarnabasError as error:
+            return _finish(header, request, _all_refused(request, error), [])
+        if _must_open(topics) or not all(partition.is_in_transaction(batch) for partition, batch in batches):
+            return self._handle_unverified(header, _copied(request), topics)
+        return self._handle_now(header, request, topics, Verified())
+
+    async def _handle_unverified(self, header: RequestHeader, request: ProduceRequest, topics: list[Found]) -> Answer:
+        assert request.transactional_id is not None
+        verified = Verified()
+        try:
+            batches = _transactional(request, topics)
+            await self._produce.verify(verified, request.transactional_id, batches, version=header.version)
+            result = await self._append_all(header, request, topics, verified)
+        finally:
+            verified.end()
+        return await result.wait() if isinstance(result, Pending) else result
 
     def _handle_single(self, header: RequestHeader, single: Single, topic: ServedTopic) -> "Answer | Pending":
         """What most requests are: one batch for one partition that is there."""
@@ -90,25 +132,29 @@ class Producing:
         body = write_single(header.version, single.name, single.topic_id, place)
         return [answer_head(header, len(body)) + body]
 
-    async def _handle_opened(
-        self, header: RequestHeader, request: ProduceRequest, topics: "list[ServedTopic | BarnabasError]"
-    ) -> Answer:
+    async def _handle_opened(self, header: RequestHeader, request: ProduceRequest, topics: list[Found]) -> Answer:
+        result = await self._append_all(header, request, topics)
+        return await result.wait() if isinstance(result, Pending) else result
+
+    async def _append_all(
+        self, header: RequestHeader, request: ProduceRequest, topics: list[Found], verified: Verified | None = None
+    ) -> "Answer | Pending":
+        """As `_handle_now`, and topics that must open their batches do so."""
         waits: list[_Wait] = []
         answers = []
         for topic, data in zip(topics, request.topics, strict=True):
             if isinstance(topic, ServedTopic) and topic.must_open:
-                answers.append(await self._append_opened(topic, data, request.acks, waits))
+                answers.append(await self._append_opened(topic, data, request.acks, waits, verified))
             else:
-                answers.append(self._append_topic(topic, data, request.acks, waits))
-        result = _finish(header, request, answers, waits)
-        return await result.wait() if isinstance(result, Pending) else result
+                answers.append(self._append_topic(topic, data, request.acks, waits, verified))
+        return _finish(header, request, answers, waits)
 
     def _find_single(self, single: Single) -> ServedTopic | None:
         if single.topic_id is not None:
             return self._served.by_id.get(single.topic_id)
         return self._served.by_name.get(single.name or "")
 
-    def _find(self, data: TopicData) -> "ServedTopic | BarnabasError":
+    def _find(self, data: TopicData) -> Found:
         if data.name is not None:
             topic = self._served.by_name.get(data.name)
             return topic or UnknownTopicOrPartition(f"topic '{data.name}' does not exist")
@@ -116,7 +162,7 @@ class Producing:
         return topic or UnknownTopicId(f"no topic has the id {data.topic_id}")
 
     def _append_topic(
-        self, topic: "ServedTopic | BarnabasError", data: TopicData, acks: int, waits: list[_Wait]
+        self, topic: Found, data: TopicData, acks: int, waits: list[_Wait], verified: Verified | None
     ) -> TopicAnswer:
         answers: list[PartitionAnswer] = []
         for index, records in data.partitions:
@@ -125,25 +171,55 @@ class Producing:
                     raise topic
                 check_acks(acks)
                 partition = topic.partitions.get(index) or topic.get(index)
-                appended = self._produce.append(topic, partition, records, acks=acks)
+                if verified is None:
+                    appended = self._produce.append(topic, partition, records, acks=acks)
+                else:
+                    appended = self._produce.append_verified(topic, partition, records, verified, acks=acks)
             except BarnabasError as error:
                 answers.append(_refused(index, error))
             else:
                 _note(answers, index, partition, appended, acks, waits)
         return TopicAnswer(data.name, data.topic_id, answers)
 
-    async def _append_opened(self, topic: ServedTopic, data: TopicData, acks: int, waits: list[_Wait]) -> TopicAnswer:
+    async def _append_opened(
+        self, topic: ServedTopic, data: TopicData, acks: int, waits: list[_Wait], verified: Verified | None
+    ) -> TopicAnswer:
         answers: list[PartitionAnswer] = []
         for index, records in data.partitions:
             try:
                 check_acks(acks)
                 partition = topic.get(index)
-                appended = await self._produce.append_opened(topic, partition, records, acks=acks)
+                appended = await self._produce.append_opened(topic, partition, records, verified, acks=acks)
             except BarnabasError as error:
                 answers.append(_refused(index, error))
             else:
                 _note(answers, index, partition, appended, acks, waits)
         return TopicAnswer(data.name, data.topic_id, answers)
+
+
+def _must_open(topics: list[Found]) -> bool:
+    return any(isinstance(topic, ServedTopic) and topic.must_open for topic in topics)
+
+
+def _transactional(request: ProduceRequest, topics: list[Found]) -> list[tuple[Partition, BatchHeader]]:
+    """The batches that need a transaction, and where they go. Those that are refused in any case are left out, so that
+    nobody is asked about them.
+    """
+    found = []
+    for topic, data in zip(topics, request.topics, strict=True):
+        if isinstance(topic, ServedTopic) and not is_internal(topic.name):
+            for index, records in data.partitions:
+                partition, batch = topic.partitions.get(index), transactional_header(records)
+                if partition is not None and batch is not None:
+                    found.append((partition, batch))
+    return found
+
+
+def _all_refused(request: ProduceRequest, error: BarnabasError) -> list[TopicAnswer]:
+    return [
+        TopicAnswer(topic.name, topic.topic_id, [_refused(part.partition, error) for part in topic.partitions])
+        for topic in request.topics
+    ]
 
 
 def _note(

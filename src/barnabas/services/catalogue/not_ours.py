@@ -22,10 +22,6 @@ _IGNORED: Final = """
     delete.records.purgatory.purge.interval.requests early.start.listeners fetch.purgatory.purge.interval.requests
     follower.fetch.last.tiered.offset.enable
     group.consumer.assignor.offload.enable
-    group.consumer.max.assignment.interval.ms
-    group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
-    group.consumer.min.assignment.interval.ms
-    group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms
     group.consumer.regex.refresh.interval.ms
     group.coordinator.append.linger.ms group.coordinator.background.threads
     group.coordinator.cached.buffer.max.bytes group.coordinator.new.enable group.coordinator.rebalance.protocols
@@ -65,11 +61,9 @@ _IGNORED: Final = """
     share.coordinator.threads share.coordinator.write.timeout.ms
     socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.listen.backlog.size
     socket.receive.buffer.bytes socket.send.buffer.bytes telemetry.max.bytes
-    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-    transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
-    transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions
-    transaction.state.log.replication.factor transaction.state.log.segment.bytes
-    transaction.two.phase.commit.enable transactional.id.expiration.ms unclean.leader.election.interval.ms
+    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.partition.verification.enable
+    transaction.state.log.load.buffer.size transaction.state.log.min.isr
+    transaction.two.phase.commit.enable unclean.leader.election.interval.ms
     unstable.api.versions.enable unstable.feature.versions.enable
 """
 

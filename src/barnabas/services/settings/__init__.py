@@ -1,7 +1,7 @@
-"""Settings of topics and brokers: decided (`topic_config`), altered (`alter`), described (`describe`, `reference`).
+"""Settings: decided (`topic_config`, `group_config`), altered (`alter`), described (`describe`, `reference`).
 
-The names and their meaning are in `services.catalogue`, the broker's own in `services.broker_config`. The settings of
-groups and of client metrics, once there, are catalogues of their own beside those.
+The names and their meaning are in `services.catalogue`, the broker's own in `services.broker_config`, those of groups
+in `group_config`. The settings of client metrics, once there, are a catalogue of their own beside those.
 """
 
 from barnabas.services.catalogue.setting import InvalidSetting, Setting, SettingType
@@ -22,8 +22,10 @@ from barnabas.services.settings.describe import (
     Synonym,
     describe_broker,
     describe_broker_defaults,
+    describe_group,
     describe_topic,
 )
+from barnabas.services.settings.group_config import GROUP_SETTINGS, alter_group, replace_group
 from barnabas.services.settings.topic_config import (
     DeliverySemantics,
     TopicConfig,
@@ -33,6 +35,7 @@ from barnabas.services.settings.topic_config import (
 )
 
 __all__ = [
+    "GROUP_SETTINGS",
     "TOPIC_SETTINGS",
     "Change",
     "DeliverySemantics",
@@ -45,14 +48,17 @@ __all__ = [
     "Synonym",
     "TopicConfig",
     "alter_broker",
+    "alter_group",
     "alter_incrementally",
     "alter_topic",
     "check_broker_settings",
     "check_topic_settings",
     "describe_broker",
     "describe_broker_defaults",
+    "describe_group",
     "describe_topic",
     "overlaid",
+    "replace_group",
     "replace_topic",
     "resolve_topic",
     "topic_setting",

@@ -13,6 +13,8 @@ import msgspec
 from barnabas.services.broker_config import ALIASES, BROKER_SETTINGS, BrokerConfig, rivals
 from barnabas.services.catalogue.setting import Setting, SettingType, value_text
 from barnabas.services.catalogue.topic_settings import TOPIC_DEFAULT_SETTINGS, TOPIC_SETTINGS
+from barnabas.services.group_settings import bounds_of
+from barnabas.services.settings.group_config import GROUP_SETTINGS, field_of, resolve_group
 
 
 class Source(IntEnum):
@@ -72,6 +74,31 @@ def describe_topic(
         value = _as_parsed(setting, overrides.get(name, defaults.get(name, setting.default)))
         if name in overrides:
             synonyms.insert(0, Synonym(name, value, Source.DYNAMIC_TOPIC))
+        described.append(_described(setting, value, synonyms, is_read_only=False))
+    return described
+
+
+def describe_group(
+    overrides: Mapping[str, str],
+    broker: BrokerConfig,
+    *,
+    dynamic: Mapping[str, str] = _NOTHING,
+    dynamic_default: Mapping[str, str] = _NOTHING,
+) -> list[DescribedSetting]:
+    """All settings of a consumer group, with the values that it goes by."""
+    in_use = resolve_group(overrides, bounds_of(broker))
+    described = []
+    for name, setting in GROUP_SETTINGS.items():
+        if setting.broker_name is None:
+            synonyms = [Synonym(name, setting.default, Source.DEFAULT)]
+        else:
+            synonyms = _broker_synonyms(setting.broker_name, broker, dynamic=dynamic, dynamic_default=dynamic_default)
+        value = setting.default
+        if setting.broker_name is not None:
+            value = value_text(getattr(broker, setting.broker_name.replace(".", "_")))
+        if name in overrides:
+            value = value_text(in_use.get(field_of(name), setting.parse(overrides[name])))
+            synonyms.insert(0, Synonym(name, value, Source.GROUP))
         described.append(_described(setting, value, synonyms, is_read_only=False))
     return described
 

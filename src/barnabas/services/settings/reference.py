@@ -7,6 +7,7 @@ from barnabas.services.broker_config import ALIASES, BROKER_SETTINGS
 from barnabas.services.catalogue.not_ours import known_names
 from barnabas.services.catalogue.setting import BrokerName, Setting
 from barnabas.services.catalogue.topic_settings import TOPIC_SETTINGS
+from barnabas.services.settings.group_config import GROUP_SETTINGS
 
 _HEAD: Final = """\
 # Configuration
@@ -25,6 +26,11 @@ An unknown name is refused. A topic's setting is given when it is created, and a
 does not set it, the broker's setting named beside it decides; of several, the first that is set.
 """
 
+_GROUPS: Final = """\
+For consumer groups (KIP-848), altered while they are used, or before. They are held to the bounds that the broker sets
+(`group.consumer.min.session.timeout.ms` and so on), and where a group does not set one, the broker's own counts.
+"""
+
 _TAIL: Final = """\
 ## Names of Kafka without a meaning here
 
@@ -39,12 +45,16 @@ def render_reference() -> str:
     """The page, as Markdown."""
     names = ", ".join(f"`{name}`" for name in known_names())
     topic_rows = (_topic_row(setting) for setting in TOPIC_SETTINGS.values())
+    group_rows = (_group_row(setting) for setting in GROUP_SETTINGS.values())
     broker_rows = (_broker_row(setting) for setting in BROKER_SETTINGS.values())
     return "\n".join(
         [
             _HEAD,
             "## Settings of a topic\n",
             _table(("setting", "default", "allowed", "set by the broker as", "meaning"), topic_rows),
+            "\n## Settings of a group\n",
+            _GROUPS,
+            _table(("setting", "allowed", "set by the broker as", "meaning"), group_rows),
             "\n## Settings of a broker\n",
             _table(("setting", "default", "allowed", "meaning"), broker_rows),
             "",
@@ -62,6 +72,11 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 def _topic_row(setting: Setting) -> tuple[str, ...]:
     names = ", ".join(_broker_name(name) for name in setting.broker_names)
     return (f"`{setting.name}`", _default(setting), setting.allowed, names, setting.doc)
+
+
+def _group_row(setting: Setting) -> tuple[str, ...]:
+    names = ", ".join(_broker_name(name) for name in setting.broker_names)
+    return (f"`{setting.name}`", setting.allowed, names, setting.doc)
 
 
 def _broker_row(setting: Setting) -> tuple[str, ...]:

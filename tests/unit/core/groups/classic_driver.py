@@ -83,6 +83,7 @@ class Coordinator:
 
     def _set(self, changes: Iterable[TimerChange]) -> None:
         for change in changes:
+            assert isinstance(change.key, TimerKey)
             if isinstance(change, SetTimer):
                 assert change.delay_ms >= 0
                 self.timers[change.key] = self.now_ms + change.delay_ms

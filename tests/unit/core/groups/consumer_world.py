@@ -52,6 +52,7 @@ class World:
             self.log.append(entry)
             self.groups.apply(entry)
         for change in decision.timers:
+            assert isinstance(change.key, TimerKey)
             if isinstance(change, SetTimer):
                 self.timers[change.key] = self.now_ms + change.delay_ms
             else:

@@ -59,6 +59,28 @@ def test_range_counts_only_those_that_are_subscribed() -> None:
     assert assign(RANGE, members, infos(2, 2)) == {"m0": {T1: (0,)}, "m1": {T1: (1,), T2: (0, 1)}}
 
 
+def test_range_gives_partitions_to_members_in_a_rack_of_their_replicas() -> None:
+    topics = {T1: TopicInfo(T1, 4, [("a",), ("b",), ("a", "b"), ("b",)])}
+    one = frozenset({T1})
+    result = assign(RANGE, {"m0": MemberSpec(one, rack="b"), "m1": MemberSpec(one, rack="a")}, topics)
+    assert result == {"m0": {T1: (1, 3)}, "m1": {T1: (0, 2)}}
+
+
+def test_range_keeps_its_ranges_when_racks_bring_nothing_nearer() -> None:
+    one = frozenset({T1})
+    members = {"m0": MemberSpec(one, rack="a"), "m1": MemberSpec(one, rack="b"), "m2": MemberSpec(one)}
+    plain = assign(RANGE, members, infos(6))
+    assert assign(RANGE, members, {T1: TopicInfo(T1, 6, [("c",)] * 6)}) == plain
+    assert assign(RANGE, members, {T1: TopicInfo(T1, 6, [("a", "b")] * 6)}) == plain
+
+
+def test_range_keeps_like_topics_together_and_near_where_all_of_them_are() -> None:
+    both = frozenset({T1, T2})
+    topics = {T1: TopicInfo(T1, 2, [("b", "c"), ("a",)]), T2: TopicInfo(T2, 2, [("b",), ("a", "b")])}
+    result = assign(RANGE, {"m0": MemberSpec(both, rack="a"), "m1": MemberSpec(both, rack="b")}, topics)
+    assert result == {"m0": {T1: (1,), T2: (1,)}, "m1": {T1: (0,), T2: (0,)}}
+
+
 # Uniform.
 
 
@@ -185,13 +207,100 @@ def test_every_partition_is_assigned_once_and_a_second_time_changes_nothing(
                 assert abs(load(result[one]) - load(result[other])) <= 1
 
 
+def near(members: dict[str, MemberSpec], topics: dict[UUID, TopicInfo], result: dict[str, Target]) -> int:
+    """How many partitions have a replica in the rack of their member."""
+    return sum(
+        members[member_id].rack in racks[partition]
+        for member_id, target in result.items()
+        for topic_id, partitions in target.items()
+        if (racks := topics[topic_id].racks) is not None
+        for partition in partitions
+    )
+
+
+def without_racks(topics: dict[UUID, TopicInfo]) -> dict[UUID, TopicInfo]:
+    return {topic_id: info._replace(racks=None) for topic_id, info in topics.items()}
+
+
+@settings(max_examples=200, deadline=None)
+@given(group=groups())
+def test_range_with_racks_gives_everybody_as_many_of_each_topic_as_without(
+    group: tuple[dict[str, MemberSpec], dict[UUID, TopicInfo]],
+) -> None:
+    members, topics = group
+    counts = [
+        {member_id: {t: len(partitions) for t, partitions in target.items()} for member_id, target in result.items()}
+        for result in (assign(RANGE, members, topics), assign(RANGE, members, without_racks(topics)))
+    ]
+    assert counts[0] == counts[1]
+
+
+@settings(max_examples=200, deadline=None)
+@given(group=groups(is_even=True))
+def test_uniform_with_racks_is_as_even_as_without_and_stays_as_it_is(
+    group: tuple[dict[str, MemberSpec], dict[UUID, TopicInfo]],
+) -> None:
+    members, topics = group
+    result = assign(UNIFORM, members, topics)
+    plain = assign(UNIFORM, members, without_racks(topics))
+    assert sorted(map(load, result.values())) == sorted(map(load, plain.values()))
+    assert assign(UNIFORM, fed_back(members, result), topics) == result
+
+
+def of_one_topic(
+    group: tuple[dict[str, MemberSpec], dict[UUID, TopicInfo]],
+) -> tuple[dict[str, MemberSpec], dict[UUID, TopicInfo]]:
+    """A group that begins, with one topic, so that nothing but racks and shares decides."""
+    members, topics = group
+    one = frozenset({T1})
+    return {name: spec._replace(topic_ids=one, previous={}) for name, spec in members.items()}, {T1: topics[T1]}
+
+
+@settings(max_examples=200, deadline=None)
+@given(group=groups().map(of_one_topic))
+def test_uniform_gives_a_partition_away_only_when_whoever_is_near_has_as_much(
+    group: tuple[dict[str, MemberSpec], dict[UUID, TopicInfo]],
+) -> None:
+    members, topics = group
+    racks = topics[T1].racks or [()] * topics[T1].partition_count
+    result = assign(UNIFORM, members, topics)
+    for member_id, target in result.items():
+        far = [partition for partition in target.get(T1, ()) if members[member_id].rack not in racks[partition]]
+        near_far = [other for other in members if any(members[other].rack in racks[partition] for partition in far)]
+        assert all(load(result[other]) >= load(target) for other in near_far)
+
+
+@settings(max_examples=200, deadline=None)
+@given(group=groups().map(of_one_topic))
+def test_range_with_racks_is_no_farther_than_without(
+    group: tuple[dict[str, MemberSpec], dict[UUID, TopicInfo]],
+) -> None:
+    members, topics = group
+    plain = assign(RANGE, members, without_racks(topics))
+    assert near(members, topics, assign(RANGE, members, topics)) >= near(members, topics, plain)
+
+
+@settings(max_examples=200, deadline=None)
+@given(group=groups())
+def test_different_subscriptions_with_racks_are_as_level_as_they_get(
+    group: tuple[dict[str, MemberSpec], dict[UUID, TopicInfo]],
+) -> None:
+    """Nobody has a partition that somebody with two fewer could take."""
+    members, topics = group
+    result = assign(UNIFORM, members, topics)
+    for target in result.values():
+        for topic_id in target:
+            for taker, spec in members.items():
+                assert topic_id not in spec.topic_ids or load(result[taker]) >= load(target) - 1
+
+
 @settings(max_examples=200, deadline=None)
 @given(group=groups(is_even=True), joins=st.integers(0, 2), leaves=st.integers(0, 2))
 def test_equal_subscriptions_are_even_and_move_no_more_than_they_must(
     group: tuple[dict[str, MemberSpec], dict[UUID, TopicInfo]], joins: int, leaves: int
 ) -> None:
     members, topics = group
-    topics = {topic_id: info._replace(racks=None) for topic_id, info in topics.items()}
+    topics = without_racks(topics)
     before = assign(UNIFORM, members, topics)
     after_members = fed_back(dict(list(members.items())[leaves:]), before)
     subscribed = next(iter(members.values())).topic_ids

@@ -258,6 +258,19 @@ def test_racks_that_change_are_a_new_epoch() -> None:
     assert group.group.epoch == 2
 
 
+def test_a_member_that_moves_to_another_rack_is_a_new_epoch_and_is_assigned_what_is_near() -> None:
+    group = world()
+    group.set_topics({"orders": TopicInfo(topic_id("orders"), 3, [("r1",), ("r2",), ("r2",)])})
+    group.join("a", "orders", rack="r1")
+    group.join("b", "orders")
+    epoch = group.group.epoch
+    reply = group.join("b", "orders", rack="r2")
+    assert group.group.epoch == epoch + 1
+    assert reply.member_epoch == group.group.epoch
+    assert group.group.target_of("a") == held(orders=(0,))
+    assert group.group.target_of("b") == held(orders=(1, 2))
+
+
 # Regular expressions.
 
 
@@ -457,10 +470,10 @@ def test_a_group_that_was_loaded_gives_everybody_its_time_again() -> None:
     group.join("b", "orders")
     group.beat("a", 1)
     timers = timers_on_load(group.replay().consumer[GROUP], group.config)
-    assert [(timer.key.kind, timer.key.member_id) for timer in timers] == [
-        (SESSION, "a"),
-        (REBALANCE, "a"),
-        (SESSION, "b"),
+    assert [timer.key for timer in timers] == [
+        TimerKey(SESSION, GROUP, "a"),
+        TimerKey(REBALANCE, GROUP, "a"),
+        TimerKey(SESSION, GROUP, "b"),
     ]
 
 

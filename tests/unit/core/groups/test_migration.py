@@ -1,8 +1,6 @@
 """Groups that change from the classic protocol to the consumer protocol and back while their members are at work."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from barnabas.core.errors import (
     BarnabasError,
@@ -14,166 +12,23 @@ from barnabas.core.errors import (
     UnknownMemberId,
 )
 from barnabas.core.groups import classic, consumer_classic
-from barnabas.core.groups.classic_messages import (
-    HeartbeatRequest,
-    JoinReply,
-    JoinRequest,
-    LeaveRequest,
-    LeavingMember,
-    SyncReply,
-    SyncRequest,
-)
-from barnabas.core.groups.classic_state import ClassicSoft, ClassicState
-from barnabas.core.groups.consumer import decide_heartbeat, on_timer
+from barnabas.core.groups.classic_messages import JoinReply, JoinRequest, LeaveRequest, LeavingMember
+from barnabas.core.groups.classic_state import ClassicState
+from barnabas.core.groups.consumer import on_timer
 from barnabas.core.groups.consumer_describe import describe
-from barnabas.core.groups.consumer_messages import ConsumerConfig, ConsumerHeartbeat, ConsumerHeartbeatReply
-from barnabas.core.groups.decision import JOIN, SESSION, SYNC, Outcome, SetTimer, TimerKey
+from barnabas.core.groups.consumer_messages import ConsumerConfig
+from barnabas.core.groups.decision import JOIN, SESSION, SYNC, TimerKey
 from barnabas.core.groups.embedded import (
     EmbeddedAssignment,
-    Malformed,
-    Partitions,
     Subscription,
     build_assignment,
     build_subscription,
     parse_assignment,
-    parse_subscription,
 )
 from barnabas.core.groups.migration import is_downgrade
 from barnabas.core.groups.records import ClassicProtocol
-from tests.unit.core.groups.consumer_world import GROUP, World, held, topics
-
-
-class Town(World):
-    """A coordinator of both kinds of groups, driven as the runtime does it."""
-
-    def __init__(self, config: ConsumerConfig | None = None, **counts: int) -> None:
-        super().__init__(topics(**(counts or {"orders": 4})), config)
-        self.soft = ClassicSoft()
-        self.answers: dict[object, object] = {}
-
-    def take_outcome(self, outcome: Outcome) -> None:
-        for entry in outcome.records:
-            self.log.append(entry)
-            self.groups.apply(entry)
-        for reply in outcome.replies:
-            self.answers[reply.token] = reply.answer
-        for change in outcome.timers:
-            if isinstance(change, SetTimer):
-                self.timers[change.key] = self.now_ms + change.delay_ms
-            else:
-                self.timers.pop(change.key, None)
-
-    def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
-        known = self.groups.consumer.get(GROUP)
-        decision = decide_heartbeat(
-            known if known is not None else classic.find(self.groups, self.soft, GROUP),
-            request,
-            now_ms=self.now_ms,
-            new_member_id="made-by-server",
-            topics=self.topics,
-            config=self.config,
-        )
-        if known is None:
-            self.take_outcome(classic.reset(self.groups, self.soft, GROUP, RebalanceInProgress("converted")))
-        self.take(decision)
-        if is_downgrade(decision):
-            self.take_outcome(classic.rebalance(self.groups, self.soft, GROUP, now_ms=self.now_ms))
-        return decision.reply
-
-    def classic_join(self, member_id: str, *names: str, **fields: object) -> object:
-        """Answered now, or later under the token that is the member's id."""
-        owned: Partitions = fields.pop("owned", {})  # type: ignore[assignment]
-        metadata = build_subscription(Subscription(3, names, owned=owned))
-        given: dict[str, object] = {
-            "protocols": (ClassicProtocol("range", metadata),),
-            "protocol_type": "consumer",
-            "requires_member_id": False,
-        } | fields
-        new_member_id = str(given.pop("new_member_id", member_id))
-        request = JoinRequest(
-            group=GROUP,
-            member_id=member_id if GROUP in self.groups.consumer or self._knows(member_id) else "",
-            session_timeout_ms=20_000,
-            rebalance_timeout_ms=10_000,
-            **given,  # type: ignore[arg-type]
-        )
-        if GROUP not in self.groups.consumer:
-            self.take_outcome(
-                classic.join(
-                    self.groups, self.soft, request, token=member_id, now_ms=self.now_ms, new_member_id=new_member_id
-                )
-            )
-            return self.answers.pop(member_id, None)
-        return self.join_consumer(request, new_member_id)
-
-    def join_consumer(self, request: JoinRequest, new_member_id: str = "new") -> JoinReply:
-        decision = consumer_classic.decide_join(
-            self.group,
-            request,
-            now_ms=self.now_ms,
-            new_member_id=new_member_id,
-            topics=self.topics,
-            config=self.config,
-        )
-        self.take(decision)
-        if is_downgrade(decision):
-            self.take_outcome(classic.rebalance(self.groups, self.soft, GROUP, now_ms=self.now_ms))
-        return decision.reply
-
-    def _knows(self, member_id: str) -> bool:
-        live = classic.find(self.groups, self.soft, GROUP)
-        return live is not None and member_id in live.members
-
-    def classic_sync(self, member_id: str, generation: int) -> Partitions | BarnabasError:
-        decision = consumer_classic.decide_sync(
-            self.group,
-            SyncRequest(group=GROUP, generation=generation, member_id=member_id),
-            now_ms=self.now_ms,
-            topics=self.topics,
-            config=self.config,
-        )
-        self.take(decision)
-        if isinstance(decision.reply, SyncReply):
-            return parse_assignment(decision.reply.assignment).partitions
-        return decision.reply
-
-    def classic_beat(self, member_id: str, generation: int) -> BarnabasError | None:
-        decision = consumer_classic.decide_classic_heartbeat(
-            self.group,
-            HeartbeatRequest(group=GROUP, generation=generation, member_id=member_id),
-            now_ms=self.now_ms,
-            topics=self.topics,
-            config=self.config,
-        )
-        self.take(decision)
-        return decision.reply
-
-    def stable_classic_group(self, **assignments: tuple[int, ...]) -> None:
-        """A classic group in its first generation, whose members have these partitions of orders."""
-        for member_id in assignments:
-            self.classic_join(member_id, "orders")
-        self.take_outcome(classic.on_timer(self.groups, self.soft, TimerKey(JOIN, GROUP), now_ms=self.now_ms + 60_000))
-        live = classic.find(self.groups, self.soft, GROUP)
-        assert live is not None
-        if live.state is ClassicState.PREPARING_REBALANCE:
-            self.take_outcome(classic.on_timer(self.groups, self.soft, TimerKey(JOIN, GROUP), now_ms=self.now_ms))
-        given = tuple(
-            (member_id, build_assignment(EmbeddedAssignment(3, {"orders": partitions})))
-            for member_id, partitions in assignments.items()
-        )
-        assert live.leader is not None
-        for member_id in (live.leader, *(other for other in assignments if other != live.leader)):
-            request = SyncRequest(group=GROUP, generation=1, member_id=member_id, assignments=given)
-            self.take_outcome(classic.sync(self.groups, self.soft, request, token=member_id, now_ms=self.now_ms))
-        assert live.state is ClassicState.STABLE
-        self.answers.clear()
-
-
-def town_with_classic_group() -> Town:
-    town = Town()
-    town.stable_classic_group(a=(0, 1), b=(2, 3))
-    return town
-
+from tests.unit.core.groups.consumer_world import GROUP, held, topics
+from tests.unit.core.groups.migration_town import Town, town_with_classic_group
 
 # Up.
 
@@ -464,68 +319,3 @@ def test_there_and_back_again_nobody_loses_its_place() -> None:
     town.join("n", "orders")
     assert sorted(town.group.members) == ["a", "b", "n"]
     assert town.replay() == town.groups
-
-
-# The embedded messages.
-
-NAMES = st.text(st.characters(codec="utf-8"), max_size=20)
-PARTITIONS = st.dictionaries(NAMES, st.lists(st.integers(0, 2**31 - 1), max_size=4).map(tuple), max_size=4)
-
-
-@given(
-    st.integers(0, 3),
-    st.lists(NAMES, max_size=4).map(tuple),
-    st.none() | st.binary(max_size=9),
-    PARTITIONS,
-    st.integers(-1, 9),
-    st.none() | NAMES,
-)
-def test_a_subscription_is_read_as_it_was_written(
-    version: int,
-    names: tuple[str, ...],
-    user_data: bytes | None,
-    owned: Partitions,
-    generation: int,
-    rack: str | None,
-) -> None:
-    written = Subscription(version, names, user_data, owned, generation, rack)
-    read = parse_subscription(build_subscription(written))
-    assert read == Subscription(
-        version,
-        names,
-        user_data,
-        owned if version >= 1 else {},
-        generation if version >= 2 else -1,
-        rack if version >= 3 else None,
-    )
-
-
-@given(st.integers(0, 3), PARTITIONS, st.none() | st.binary(max_size=9))
-def test_an_assignment_is_read_as_it_was_written(version: int, partitions: Partitions, user_data: bytes | None) -> None:
-    written = EmbeddedAssignment(version, partitions, user_data)
-    assert parse_assignment(build_assignment(written)) == written
-
-
-def test_a_newer_version_is_read_like_the_newest_known_one() -> None:
-    data = bytearray(build_subscription(Subscription(3, ("t",), rack="r")) + b"more")
-    data[1] = 9
-    assert parse_subscription(bytes(data))._replace(version=3) == Subscription(3, ("t",), rack="r")
-
-
-@given(st.binary(max_size=40))
-def test_bytes_of_any_kind_are_read_or_refused(data: bytes) -> None:
-    for parse in (parse_subscription, parse_assignment):
-        try:
-            parse(data)
-        except Malformed as error:
-            assert str(error)  # noqa: PT017
-
-
-def test_the_messages_are_those_of_kafka() -> None:
-    assert subscription_v0("ab") == bytes.fromhex("0000 00000001 0002 6162 ffffffff")
-    written = build_subscription(Subscription(3, ("t",), owned={"t": (7,)}, generation=5, rack="r"))
-    assert written == bytes.fromhex(
-        "0003 00000001 0001 74 ffffffff 00000001 0001 74 00000001 00000007 00000005 0001 72"
-    )
-    assignment = build_assignment(EmbeddedAssignment(1, {"t": (1, 2)}))
-    assert assignment == bytes.fromhex("0001 00000001 0001 74 00000002 00000001 00000002 ffffffff")

@@ -15,7 +15,6 @@ from barnabas.core.errors import (
     RebalanceInProgress,
     StaleMemberEpoch,
     UnknownMemberId,
-    UnstableOffsetCommit,
     UnsupportedVersion,
 )
 from barnabas.core.groups import offsets
@@ -225,14 +224,6 @@ def test_what_was_committed_for_an_earlier_topic_of_the_name_is_not_fetched() ->
     coordinator.commit(NewOffset("t", 0, 5, topic_id=ID))
     found = fetch(coordinator.groups, GROUP, [WantedOffset("t", 0, topic_id) for topic_id in (ID, OTHER_ID)])
     assert [offset.offset for offset in found] == [5, -1]
-
-
-def test_an_offset_that_a_transaction_may_change_is_unstable() -> None:
-    coordinator = Coordinator()
-    coordinator.commit(NewOffset("t", 0, 5), NewOffset("t", 1, 6))
-    found = fetch(coordinator.groups, GROUP, unstable={("t", 1)})
-    assert [offset.offset for offset in found] == [5, -1]
-    assert isinstance(found[1].error, UnstableOffsetCommit)
 
 
 def test_a_fetch_by_a_member_of_a_consumer_group_is_checked() -> None:

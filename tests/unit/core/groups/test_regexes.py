@@ -3,7 +3,8 @@
 import pytest
 
 from barnabas.core.errors import InvalidRegularExpression
-from barnabas.core.groups.regexes import MAX_REGEX_CHARS, check_regex, match_topics
+from barnabas.core.groups.regexes import check_regex, match_topics
+from barnabas.core.regexes import MAX_REGEX_CHARS
 
 
 def test_the_whole_name_must_match() -> None:

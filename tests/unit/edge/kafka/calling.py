@@ -130,6 +130,7 @@ class Caller:
         acks: int = -1,
         partition: int = 0,
         timeout_ms: int = 30_000,
+        transactional_id: str | None = None,
         **names: Any,
     ) -> Call:
         """Produce batches to a topic's partitions from `partition` on."""
@@ -137,7 +138,12 @@ class Caller:
         named = names or self.topic_name(topic, version)
         named.pop("topic", None)
         return self.request(
-            PRODUCE, version, acks=acks, timeout=timeout_ms, topic_data=[{**named, "partition_data": data}]
+            PRODUCE,
+            version,
+            transactional_id=transactional_id,
+            acks=acks,
+            timeout=timeout_ms,
+            topic_data=[{**named, "partition_data": data}],
         )
 
     async def produced(self, topic: str, *batches: bytes | None, **options: Any) -> Any:

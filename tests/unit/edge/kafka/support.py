@@ -84,9 +84,11 @@ async def serving(
         node._open_logs(broker, data_dir)
         broker.served.start(tasks)
         broker.groups.start(tasks)
+        broker.transactions.start(tasks)
         flushing = tasks.create_task(logs.flusher.run())
         yield broker
         broker.groups.close()
+        broker.transactions.close()
         await broker.served.wait_all_removed()
         flushing.cancel()
 

@@ -1,13 +1,15 @@
 """The handlers of all APIs but Produce and Fetch, one module for each.
 
-Beside them: `outcome` (refusals and deadlines), `operations` (what clients may do) and `altering` (what both ways to
-alter settings share).
+Beside them: `outcome` (refusals and deadlines), `operations` (what clients may do), `altering` and `committing` (what
+both ways to alter settings and to commit offsets share), and `fencing` (what a producer that was replaced is told).
 """
 
 from typing import Final
 
 from barnabas.edge.kafka.asked import Handle
 from barnabas.edge.kafka.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     api_versions,
     consumer_group_describe,
@@ -21,9 +23,12 @@ from barnabas.edge.kafka.handlers import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     find_coordinator,
     heartbeat,
     incremental_alter_configs,
@@ -33,12 +38,15 @@ from barnabas.edge.kafka.handlers import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from barnabas.wire import apis
 from barnabas.wire.apis import Api
@@ -61,6 +69,11 @@ HANDLERS: Final[dict[Api, Handle]] = {
     apis.DELETE_RECORDS: delete_records.handle,
     apis.INIT_PRODUCER_ID: init_producer_id.handle,
     apis.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
+    apis.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn.handle,
+    apis.ADD_OFFSETS_TO_TXN: add_offsets_to_txn.handle,
+    apis.END_TXN: end_txn.handle,
+    apis.WRITE_TXN_MARKERS: write_txn_markers.handle,
+    apis.TXN_OFFSET_COMMIT: txn_offset_commit.handle,
     apis.DESCRIBE_CONFIGS: describe_configs.handle,
     apis.ALTER_CONFIGS: alter_configs.handle,
     apis.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
@@ -71,6 +84,9 @@ HANDLERS: Final[dict[Api, Handle]] = {
     apis.OFFSET_DELETE: offset_delete.handle,
     apis.DESCRIBE_QUORUM: describe_quorum.handle,
     apis.DESCRIBE_CLUSTER: describe_cluster.handle,
+    apis.DESCRIBE_PRODUCERS: describe_producers.handle,
+    apis.DESCRIBE_TRANSACTIONS: describe_transactions.handle,
+    apis.LIST_TRANSACTIONS: list_transactions.handle,
     apis.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat.handle,
     apis.CONSUMER_GROUP_DESCRIBE: consumer_group_describe.handle,
     apis.LIST_CONFIG_RESOURCES: list_config_resources.handle,

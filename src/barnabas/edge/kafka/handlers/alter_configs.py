@@ -1,7 +1,7 @@
-"""AlterConfigs, versions 0 to 2: replace all settings of a topic or a broker.
+"""AlterConfigs, versions 0 to 2: replace all settings of a topic, a group or a broker.
 
-Differs from Kafka: groups and client metrics have no settings here, so theirs cannot be altered; a broker's settings
-that cannot be altered while it runs are refused with INVALID_CONFIG.
+Differs from Kafka: client metrics have no settings here, and groups only those of consumer groups, so others cannot be
+altered; a broker's settings that cannot be altered while it runs are refused with INVALID_CONFIG.
 """
 
 from typing import Any

@@ -15,9 +15,10 @@ from barnabas.wire.errors import UnsupportedVersion
 from barnabas.wire.frame import RequestHeader, answer_head
 from barnabas.wire.responses import Values, write_response
 
-SUPPORTED_FEATURES: Final = {"group.version": (0, 1), "metadata.version": (7, 30)}
+SUPPORTED_FEATURES: Final = {"group.version": (0, 1), "metadata.version": (7, 30), "transaction.version": (0, 2)}
 """The levels of each feature. Of `metadata.version`, from Kafka 3.3 to 4.3, admin clients show it and nothing depends
-on it; `group.version` 1 is that there are consumer groups (KIP-848)."""
+on it; `group.version` 1 is that there are consumer groups (KIP-848), `transaction.version` 2 that each transaction has
+an epoch of its own (KIP-890)."""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _API_KEYS: Final = [

@@ -1,14 +1,14 @@
-"""FindCoordinator, versions 0 to 6: which node coordinates a group. From version 4 on many at once.
+"""FindCoordinator, versions 0 to 6: which node coordinates a group or a transactional id. Many at once from 4 on.
 
-Differs from Kafka: the topic of groups, if it is not there, is there when the answer is, where Kafka answers that there
-is no coordinator yet. Transactional ids have none for now, and keys of share groups are refused.
+Differs from Kafka: the topic of groups or of transactions, if it is not there, is there when the answer is, where Kafka
+answers that there is no coordinator yet. Keys of share groups are refused.
 """
 
 from typing import Any, Final
 
 from barnabas.core.errors import BarnabasError, CoordinatorNotAvailable, InvalidRequest
 from barnabas.core.metadata.image import Node
-from barnabas.core.metadata.names import OFFSETS_TOPIC
+from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.edge.kafka.asked import Asked
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
@@ -44,12 +44,13 @@ async def _answer(broker: Broker, key_type: int, key: str) -> Values:
 
 async def _find(broker: Broker, key_type: int, key: str) -> Node:
     if key_type == TRANSACTION:
-        raise CoordinatorNotAvailable("transactions are not served yet")
-    if key_type != GROUP:
+        topic_name, partition = TRANSACTIONS_TOPIC, await broker.transactions.find_partition(key)
+    elif key_type == GROUP:
+        topic_name, partition = OFFSETS_TOPIC, await broker.groups.find_partition(key)
+    else:
         raise InvalidRequest(f"there are no coordinators of type {key_type}")
-    partition = await broker.groups.find_partition(key)
-    topic = broker.image.topics.get(OFFSETS_TOPIC)
+    topic = broker.image.topics.get(topic_name)
     node = None if topic is None else broker.image.nodes.get(topic.partitions[partition].leader)
     if node is None:
-        raise CoordinatorNotAvailable(f"partition {partition} of '{OFFSETS_TOPIC}' has no leader")
+        raise CoordinatorNotAvailable(f"partition {partition} of '{topic_name}' has no leader")
     return node

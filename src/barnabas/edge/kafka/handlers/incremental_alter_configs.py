@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs, versions 0 and 1: change single settings of a topic or a broker.
+"""IncrementalAlterConfigs, versions 0 and 1: change single settings of a topic, a group or a broker.
 
 Differs from Kafka: see `alter_configs`; levels of loggers cannot be set.
 """

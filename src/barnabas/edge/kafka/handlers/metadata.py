@@ -11,7 +11,7 @@ from uuid import UUID
 
 from barnabas.core.errors import BarnabasError, InvalidRequest, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.core.metadata.image import Image, Node, Topic
-from barnabas.core.metadata.names import OFFSETS_TOPIC, check_topic_name, is_internal
+from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, check_topic_name, is_internal
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import operations
 from barnabas.services.broker import Broker
@@ -83,6 +83,8 @@ async def _missing(broker: Broker, name: str, *, may_create: bool) -> int:
             return UnknownTopicOrPartition.kafka_code
         if name == OFFSETS_TOPIC:
             await broker.groups.create_topic()
+        elif name == TRANSACTIONS_TOPIC:
+            await broker.transactions.create_topic()
         else:
             await broker.topics.create_automatically(name)
     except BarnabasError as error:

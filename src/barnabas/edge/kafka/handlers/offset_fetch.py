@@ -2,7 +2,7 @@
 
 No topics (null) are all that the group has committed for. Version 1 has no error but those of partitions, so what
 refuses the whole is said of each. Every answer waits until the offsets it has are durable, whether `require_stable` is
-asked for or not; there are no transactions yet that could make one unstable.
+asked for or not; with it, an offset that an open transaction may change is refused, and the client comes back.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,8 +23,10 @@ _TOPIC_IDS_FROM: Final = 10
 
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
     """See the module."""
+    must_be_stable = getattr(request, "require_stable", False)
     if asked.version < _BATCHED_FROM:
-        return {"throttle_time": 0, **await _fetch(broker, request.group_id, request.topics, asked.version)}
+        fetched = await _fetch(broker, request.group_id, request.topics, asked.version, must_be_stable=must_be_stable)
+        return {"throttle_time": 0, **fetched}
     groups = [
         {
             "group_id": group.group_id,
@@ -35,6 +37,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
                 asked.version,
                 member_id=getattr(group, "member_id", None),
                 epoch=getattr(group, "member_epoch", -1),
+                must_be_stable=must_be_stable,
             ),
         }
         for group in request.groups
@@ -43,13 +46,22 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
 
 
 async def _fetch(
-    broker: Broker, group: str, topics: Any, version: int, *, member_id: str | None = None, epoch: int = -1
+    broker: Broker,
+    group: str,
+    topics: Any,
+    version: int,
+    *,
+    member_id: str | None = None,
+    epoch: int = -1,
+    must_be_stable: bool,
 ) -> Values:
     # Once, for what it comes to may change while the offsets are waited for.
     named = [_name(broker, topic, version) for topic in topics or ()]
     wanted = None if topics is None else [want for topic in named for want in topic.wanted()]
     try:
-        fetched = await broker.groups.fetch_offsets(group, wanted, member_id=member_id, epoch=epoch)
+        fetched = await broker.groups.fetch_offsets(
+            group, wanted, member_id=member_id, epoch=epoch, must_be_stable=must_be_stable
+        )
     except BarnabasError as error:
         if version >= _GROUP_ERROR_FROM:
             return {"error_code": error.kafka_code, "topics": ()}

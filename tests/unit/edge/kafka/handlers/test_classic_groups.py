@@ -20,9 +20,22 @@ def test_the_coordinator_of_a_group_is_found_and_its_topic_is_made(version: int)
     run(scenario)
 
 
-def test_there_is_no_coordinator_of_transactions_nor_of_what_is_not() -> None:
+@pytest.mark.parametrize("version", range(4, 7))
+def test_coordinators_of_many_groups_are_found_at_once_each_with_its_own_error(version: int) -> None:
     async def scenario(broker: Broker) -> None:
-        for key_type, code in ((1, 15), (2, 42), (7, 42)):
+        answer = await ask(broker, apis.FIND_COORDINATOR, version, coordinator_keys=("g", "h", "g"), key_type=0)
+        assert [(each.key, each.error_code, each.node_id) for each in answer.coordinators] == [
+            ("g", 0, NODE_ID),
+            ("h", 0, NODE_ID),
+            ("g", 0, NODE_ID),
+        ]
+
+    run(scenario)
+
+
+def test_there_is_no_coordinator_of_what_is_not() -> None:
+    async def scenario(broker: Broker) -> None:
+        for key_type, code in ((2, 42), (7, 42)):
             answer = await ask(broker, apis.FIND_COORDINATOR, 6, coordinator_keys=("a", "b"), key_type=key_type)
             assert [(each.error_code, each.node_id) for each in answer.coordinators] == [(code, -1)] * 2
 

@@ -97,7 +97,7 @@ def test_a_resource_that_is_not_here_is_refused_alone(kind: int, name: str, code
     run(scenario)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(LOGGER, "1"), (METRICS, "m"), (GROUP, "g")])
+@pytest.mark.parametrize(("kind", "name"), [(LOGGER, "1"), (METRICS, "m")])
 def test_what_has_no_settings_here_is_described_as_having_none(kind: int, name: str) -> None:
     async def scenario(broker: Broker) -> None:
         assert await described(broker, kind, name) == {}
@@ -139,7 +139,16 @@ def test_validating_alters_nothing() -> None:
         (BROKER, "2", setting("log.retention.ms", "3"), 42),
         (LOGGER, "1", setting("root", "INFO"), 42),
         (METRICS, "m", setting("interval.ms", "1000"), 42),
-        (GROUP, "g", setting("x", "1"), 42),
+        (GROUP, "", setting("consumer.session.timeout.ms", "50000"), 42),
+        (GROUP, "g", setting("share.session.timeout.ms", "50000"), 40),
+        (GROUP, "g", setting("consumer.session.timeout.ms", "soon"), 40),
+        (GROUP, "g", setting("consumer.session.timeout.ms", "44999"), 40),
+        (GROUP, "g", setting("consumer.session.timeout.ms", "60001"), 40),
+        (GROUP, "g", setting("consumer.heartbeat.interval.ms", "4999"), 40),
+        (GROUP, "g", setting("consumer.heartbeat.interval.ms", "15001"), 40),
+        (GROUP, "g", setting("consumer.assignment.interval.ms", "15001"), 40),
+        (GROUP, "g", setting("consumer.session.timeout.ms", None), 42),
+        (GROUP, "g", setting("consumer.session.timeout.ms", "50000", APPEND), 40),
         (99, "x", setting("x", "1"), 42),
     ],
 )
@@ -226,3 +235,62 @@ def test_what_has_settings_is_listed() -> None:
         assert (await ask(broker, LIST_CONFIG_RESOURCES, 0)).config_resources == ()
 
     run(scenario)
+
+
+def test_a_group_is_described_with_its_own_settings_over_those_of_the_broker() -> None:
+    async def scenario(broker: Broker) -> None:
+        assert await alter(broker, GROUP, "g", setting("consumer.session.timeout.ms", "50000")) == 0
+        found = await described(broker, GROUP, "g")
+        assert {name: (each.value, each.config_source) for name, each in found.items()} == {
+            "consumer.assignment.interval.ms": ("1000", 5),
+            "consumer.assignor.offload.enable": ("true", 5),
+            "consumer.heartbeat.interval.ms": ("6000", 4),
+            "consumer.session.timeout.ms": ("50000", 8),
+        }
+        assert [(each.name, each.value, each.source) for each in found["consumer.session.timeout.ms"].synonyms] == [
+            ("consumer.session.timeout.ms", "50000", 8),
+            ("group.consumer.session.timeout.ms", "45000", 5),
+        ]
+        assert found["consumer.session.timeout.ms"].documentation
+
+    run(scenario, config_of(group_consumer_heartbeat_interval_ms="6000"))
+
+
+def test_a_group_that_was_never_used_is_described_with_the_settings_of_the_broker() -> None:
+    async def scenario(broker: Broker) -> None:
+        found = await described(broker, GROUP, "never")
+        assert (found["consumer.session.timeout.ms"].value, found["consumer.session.timeout.ms"].config_source) == (
+            "45000",
+            5,
+        )
+
+    run(scenario)
+
+
+def test_settings_of_a_group_are_altered_replaced_listed_and_dropped() -> None:
+    async def scenario(broker: Broker) -> None:
+        for name, value in (("consumer.session.timeout.ms", "50000"), ("consumer.heartbeat.interval.ms", "7000")):
+            assert await alter(broker, GROUP, "g", setting(name, value)) == 0
+        listed = await ask(broker, LIST_CONFIG_RESOURCES, 1, resource_types=(GROUP,))
+        assert [(each.resource_type, each.resource_name) for each in listed.config_resources] == [(GROUP, "g")]
+        only = [resource(GROUP, "g", configs=[setting("consumer.heartbeat.interval.ms", "8000")])]
+        (answer,) = (await ask(broker, ALTER_CONFIGS, 2, resources=only)).responses
+        assert answer.error_code.value == 0
+        assert dict(broker.image.config_of(GROUP, "g")) == {"consumer.heartbeat.interval.ms": "8000"}
+        assert await alter(broker, GROUP, "g", setting("consumer.heartbeat.interval.ms", None, DELETE)) == 0
+        assert (await ask(broker, LIST_CONFIG_RESOURCES, 1, resource_types=(GROUP,))).config_resources == ()
+
+    run(scenario)
+
+
+def test_a_group_cannot_be_told_to_heartbeat_less_often_than_its_sessions_last() -> None:
+    async def scenario(broker: Broker) -> None:
+        assert await alter(broker, GROUP, "g", setting("consumer.heartbeat.interval.ms", "9000")) == 40
+        both = (setting("consumer.heartbeat.interval.ms", "9000"), setting("consumer.session.timeout.ms", "45000"))
+        assert await alter(broker, GROUP, "g", *both) == 0
+        assert await alter(broker, GROUP, "g", setting("consumer.session.timeout.ms", None, DELETE)) == 40
+        null = [resource(GROUP, "g", configs=[setting("consumer.session.timeout.ms", None)])]
+        (answer,) = (await ask(broker, ALTER_CONFIGS, 2, resources=null)).responses
+        assert answer.error_code.value == 42
+
+    run(scenario, config_of(group_consumer_session_timeout_ms="8000"))

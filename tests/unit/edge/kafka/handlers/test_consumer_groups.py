@@ -5,7 +5,7 @@ import pytest
 from barnabas.services.broker import Broker
 from barnabas.wire import apis
 from tests.unit.edge.kafka.handlers.grouping import QUICK, join, join_alone, sync
-from tests.unit.edge.kafka.support import ask, create, run
+from tests.unit.edge.kafka.support import ask, config_of, create, run
 
 
 async def beat(broker: Broker, member_id: str = "m", epoch: int = 0, *, version: int = 1, **fields: Any) -> Any:
@@ -77,6 +77,21 @@ def test_a_new_topic_that_an_expression_matches_is_assigned() -> None:
         assert (answer.member_epoch, sorted(assigned(answer) or ())) == (2, [(0,), (0, 1)])
 
     run(scenario)
+
+
+def test_members_in_the_rack_of_the_node_are_served_first_as_far_as_shares_allow() -> None:
+    """One node has all replicas: the partition that makes shares uneven goes to the member beside it."""
+
+    async def scenario(broker: Broker) -> None:
+        await create(broker, "there", 3)
+        await beat(broker, "far", rack_id="b")
+        near = await beat(broker, "near", rack_id="a")
+        await beat(broker, "far", 1)
+        await beat(broker, "far", 1, topic_partitions=())
+        near = await beat(broker, "near", near.member_epoch)
+        assert len((assigned(near) or [()])[0]) == 2
+
+    run(scenario, config_of(broker_rack="a"))
 
 
 @pytest.mark.parametrize("version", [0, 1])

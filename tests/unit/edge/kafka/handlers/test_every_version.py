@@ -16,6 +16,7 @@ PARTITIONS = [
     for index, timestamp in ((0, -1), (1, 0), (7, -2))
 ]
 GROUP = {"group_id": "g", "member_id": "m", "generation_id": -1, "generation_id_or_member_epoch": -1}
+PRODUCER = {"transactional_id": "t", "producer_id": 0, "producer_epoch": 0, "coordinator_epoch": 0}
 RESOURCES: list[dict[str, Any]] = [
     {
         "resource_type": kind,
@@ -58,6 +59,22 @@ REQUESTS: dict[Api, list[dict[str, Any]]] = {
     apis.DELETE_TOPICS: [{"topics": [TOPIC, {"name": "not-there"}], "topic_names": ("there", "not-there")}],
     apis.DELETE_RECORDS: [{"topics": [{**TOPIC, "partitions": PARTITIONS}]}],
     apis.INIT_PRODUCER_ID: [{"transactional_id": None}, {"transactional_id": "t"}],
+    apis.ADD_PARTITIONS_TO_TXN: [
+        {
+            "transactional_id": "t",
+            **{f"v3_and_below_{name}": value for name, value in {**PRODUCER, "topics": topics}.items()},
+            "transactions": [{**PRODUCER, "verify_only": is_asked, "topics": topics} for is_asked in (False, True)],
+        }
+        for topics in ([{**TOPIC, "partitions": (0, 1)}], [{**TOPIC, "partitions": (0, 7)}])
+    ],
+    apis.ADD_OFFSETS_TO_TXN: [{**PRODUCER, "group_id": "g"}],
+    apis.END_TXN: [{**PRODUCER, "committed": is_commit} for is_commit in (False, True)],
+    apis.WRITE_TXN_MARKERS: [
+        {"markers": [{**PRODUCER, "transaction_result": True, "topics": [{**TOPIC, "partition_indexes": (0, 7)}]}]}
+    ],
+    apis.TXN_OFFSET_COMMIT: [{**PRODUCER, **GROUP, "topics": [{**TOPIC, "partitions": PARTITIONS}]}],
+    apis.DESCRIBE_TRANSACTIONS: [{"transactional_ids": ("t", "")}],
+    apis.LIST_TRANSACTIONS: [{}, {"state_filters": ("Ongoing", "Nowhere")}],
     apis.OFFSET_FOR_LEADER_EPOCH: [{"topics": [{**TOPIC, "partitions": PARTITIONS}]}],
     apis.DESCRIBE_CONFIGS: [{"resources": RESOURCES, "include_synonyms": True, "include_documentation": True}],
     apis.ALTER_CONFIGS: [{"resources": RESOURCES}],
@@ -70,6 +87,7 @@ REQUESTS: dict[Api, list[dict[str, Any]]] = {
         for name in ("__cluster_metadata", "there")
     ],
     apis.DESCRIBE_CLUSTER: [{"endpoint_type": 1}, {"endpoint_type": 2}],
+    apis.DESCRIBE_PRODUCERS: [{"topics": [{**TOPIC, "partition_indexes": (0, 7)}, {"name": "not-there"}]}],
     apis.LIST_CONFIG_RESOURCES: [{}],
     apis.DESCRIBE_TOPIC_PARTITIONS: [
         {"response_partition_limit": 1},

@@ -23,13 +23,12 @@ def test_every_idempotent_producer_gets_an_id_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
-        ({"transactional_id": "t"}, 16),
         ({"transactional_id": ""}, 42),
         ({"transactional_id": None, "producer_id": 5, "producer_epoch": -1}, 42),
         ({"transactional_id": None, "producer_id": -1, "producer_epoch": 0}, 42),
     ],
 )
-def test_transactions_and_contradictions_are_refused(request_: dict[str, Any], code: int) -> None:
+def test_contradictions_are_refused(request_: dict[str, Any], code: int) -> None:
     async def scenario(broker: Broker) -> None:
         answer = await ask(broker, INIT_PRODUCER_ID, 4, **request_)
         assert (answer.error_code.value, answer.producer_id, answer.producer_epoch) == (code, -1, -1)

@@ -1,0 +1,48 @@
+"""The transactional ids of one partition of `__transaction_state`, led here."""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import ClassVar
+
+from barnabas.core.coordination import TimerChange
+from barnabas.core.transactions.decision import TransactionTimer
+from barnabas.core.transactions.expiring import timers_after_load
+from barnabas.core.transactions.records import TransactionEntry, decode, encode_key, encode_value
+from barnabas.core.transactions.transactions import Transactions
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.coordinator import Coordinator
+from barnabas.runtime.offload import Offload
+from barnabas.runtime.partition import Partition
+
+OnTimeout = Callable[["TransactionCoordinator", str], None]
+
+
+class TransactionCoordinator(Coordinator[TransactionEntry]):
+    """Transactions by their ids."""
+
+    WHAT: ClassVar[str] = "transactions"
+
+    def __init__(self, partition: Partition, *, offload: Offload, clock: Clock, on_timeout: OnTimeout) -> None:
+        super().__init__(partition, offload=offload, clock=clock)
+        self.transactions = Transactions()
+        self._on_timeout = on_timeout
+
+    @property
+    def epoch(self) -> int:
+        """What its markers are told by, from those of a coordinator that was replaced."""
+        return self.partition.leader_epoch
+
+    def encode(self, entry: TransactionEntry) -> tuple[bytes, bytes | None]:
+        return encode_key(entry), encode_value(entry)
+
+    def decode(self, key: bytes, value: bytes | None) -> TransactionEntry:
+        return decode(key, value)
+
+    def apply(self, entry: TransactionEntry) -> None:
+        self.transactions.apply(entry)
+
+    def after_load(self) -> Sequence[TimerChange]:
+        return timers_after_load(self.transactions, self._clock.now_ms())
+
+    def on_timer(self, key: Hashable) -> None:
+        assert isinstance(key, TransactionTimer)
+        self._on_timeout(self, key.transactional_id)

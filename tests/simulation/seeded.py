@@ -1,0 +1,74 @@
+"""What every simulation is put through: many seeds, one seed in two processes, and seeds that must notice a bug.
+
+BARNABAS_SEEDS says how many runs, BARNABAS_FIRST_SEED where to begin.
+"""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.simulation.node_history import Violation
+
+ROOT: Final = Path(__file__).parents[2]
+
+Run = Callable[[int], tuple[Counter[str], str]]
+"""One run of a seed: what happened how often, and the hash of all of it. Its module is a program that prints both."""
+
+
+def seeds(default: int) -> Iterator[int]:
+    """The seeds of this run: so many, or as many as BARNABAS_SEEDS says, from BARNABAS_FIRST_SEED on."""
+    first = int(os.environ.get("BARNABAS_FIRST_SEED", "0"))
+    return iter(range(first, first + int(os.environ.get("BARNABAS_SEEDS", default))))
+
+
+def check_seeds(run: Run, *, default: int, events: Sequence[str]) -> None:
+    """Run the seeds, and see that each of these events happens in half of them."""
+    mine = list(seeds(default=default))
+
+    counts: Counter[str] = Counter()
+    for seed in mine:
+        try:
+            counts += run(seed)[0]
+        except BaseException as error:
+            error.add_note(f"PYTHONPATH=. python -m {run.__module__} {seed}")
+            raise
+
+    print(f"{len(mine)} seeds: {dict(counts.most_common())}")
+    for event in events:
+        assert counts[event] >= len(mine) // 2, f"the simulation hardly sees '{event}' any more"
+
+
+def hash_in_another_process(run: Run, seed: int) -> str:
+    """The hash of a run in a process whose sets and dicts of strings are in another order."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "4711"}
+    command = [sys.executable, "-m", run.__module__, str(seed)]
+    other = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return other.stdout.split()[-1]
+
+
+def check_noticed(run: Run, *, within: int) -> None:
+    """See that one of so many seeds breaks a promise."""
+    caught = next((found for seed in range(within) if (found := _caught(run, seed)) is not None), None)
+
+    assert caught is not None, f"{within} runs did not notice"
+    print(f"caught: {caught}")
+
+
+def _caught(run: Run, seed: int) -> str | None:
+    """How a run failed, if it did; anything but a broken promise would be a bug of the plant."""
+    try:
+        run(seed)
+    except ExceptionGroup as group:
+        found = group.subgroup(Violation)
+        if found is None:
+            raise
+        return f"by seed {seed}, {_first(found)}"
+    return None
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
