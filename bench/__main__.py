@@ -16,6 +16,7 @@ from bench import (
     storage_compaction,
     storage_open,
     storage_read,
+    transactions,
     zero_copy,
 )
 from bench.measure import Row
@@ -29,6 +30,7 @@ SUITES: dict[str, Callable[..., Iterator[Row]]] = {
     "broker": broker.rows,
     "start": broker_start.rows,
     "groups": groups.rows,
+    "transactions": transactions.rows,
     "sendfile": zero_copy.rows,
 }
 
