@@ -3,17 +3,17 @@
 from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar
 
-from barnabas.core.coordination import TimerChange
+from barnabas.core.coordination import TimerChange, Within
 from barnabas.core.transactions.decision import TransactionTimer
 from barnabas.core.transactions.expiring import timers_after_load
-from barnabas.core.transactions.records import TransactionEntry, decode, encode_key, encode_value
+from barnabas.core.transactions.records import TransactionEntry, TransactionRecord, decode, encode_key, encode_value
 from barnabas.core.transactions.transactions import Transactions
 from barnabas.runtime.clock import Clock
-from barnabas.runtime.coordinator import Coordinator
+from barnabas.runtime.coordinator import Coordinator, OutcomeLike
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Partition
 
-OnTimeout = Callable[["TransactionCoordinator", str], None]
+OnTransaction = Callable[["TransactionCoordinator", str], None]
 
 
 class TransactionCoordinator(Coordinator[TransactionEntry]):
@@ -21,9 +21,18 @@ class TransactionCoordinator(Coordinator[TransactionEntry]):
 
     WHAT: ClassVar[str] = "transactions"
 
-    def __init__(self, partition: Partition, *, offload: Offload, clock: Clock, on_timeout: OnTimeout) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        *,
+        offload: Offload,
+        clock: Clock,
+        on_prepared: OnTransaction,
+        on_timeout: OnTransaction,
+    ) -> None:
         super().__init__(partition, offload=offload, clock=clock)
         self.transactions = Transactions()
+        self._on_prepared = on_prepared
         self._on_timeout = on_timeout
 
     @property
@@ -39,6 +48,14 @@ class TransactionCoordinator(Coordinator[TransactionEntry]):
 
     def apply(self, entry: TransactionEntry) -> None:
         self.transactions.apply(entry)
+
+    def carry_out(self, outcome: OutcomeLike[TransactionEntry], *, within: Within | None = None) -> bool:
+        is_written = super().carry_out(outcome, within=within)
+        # Here, and not by whoever asked for the end: that one may be gone before it is durable.
+        for entry in outcome.records if is_written else ():
+            if isinstance(entry, TransactionRecord) and entry.state.is_prepared:
+                self._on_prepared(self, entry.transactional_id)
+        return is_written
 
     def after_load(self) -> Sequence[TimerChange]:
         return timers_after_load(self.transactions, self._clock.now_ms())

@@ -8,8 +8,9 @@ when its markers are durable, so whoever was told of a commit can read what was 
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Self
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -119,7 +120,11 @@ class TransactionService:
         self._coordinators = Coordinators(
             config.new_topic(),
             lambda partition: TransactionCoordinator(
-                partition, offload=offload, clock=clock, on_timeout=self._on_timeout
+                partition,
+                offload=offload,
+                clock=clock,
+                on_prepared=self._begin_ending,
+                on_timeout=self._on_timeout,
             ),
             on_loaded=self._resume,
             served=served,
@@ -162,7 +167,7 @@ class TransactionService:
             reply = await to.commit(self._initialising(to, request, new_producer_id))
             if isinstance(reply, Initialised):
                 return reply
-            await self._finish(to, request.transactional_id)
+            await self._wait_ended(request.transactional_id)
             if request.transactional_id in self._ending:
                 raise ConcurrentTransactions(f"the transaction of '{request.transactional_id}' is being aborted")
 
@@ -249,7 +254,7 @@ class TransactionService:
             )
         )
         if ended.is_prepared:
-            await self._finish(to, transactional_id)
+            await self._wait_ended(transactional_id)
         return ended
 
     async def _named(self, transactional_id: str) -> TransactionCoordinator:
@@ -257,24 +262,39 @@ class TransactionService:
         if not transactional_id:
             raise InvalidRequest("a transactional id cannot be empty")
         to = await self._coordinators.of(transactional_id)
-        ending = self._ending.get(transactional_id)
-        if ending is not None:
-            await asyncio.wait([ending], timeout=SETTLE_WAIT_S)
+        await self._wait_ended(transactional_id)
         return to
 
     # Ending what was decided
 
-    async def _finish(self, to: TransactionCoordinator, transactional_id: str) -> None:
-        """Have the markers of a transaction written; returns when they are, or when it takes long."""
-        await asyncio.wait([self._begin_ending(to, transactional_id)], timeout=SETTLE_WAIT_S)
+    async def _wait_ended(self, transactional_id: str) -> None:
+        """Return when nothing of an id is being ended, or when that takes long."""
+        ending = self._ending.get(transactional_id)
+        if ending is not None:
+            await asyncio.wait([ending], timeout=SETTLE_WAIT_S)
 
-    def _begin_ending(self, to: TransactionCoordinator, transactional_id: str) -> asyncio.Task[None]:
-        task = self._ending.get(transactional_id)
-        if task is None:
-            assert self._tasks is not None
-            task = self._ending[transactional_id] = self._tasks.create_task(self._write_markers(to, transactional_id))
-            task.add_done_callback(lambda _: self._ending.pop(transactional_id, None))
-        return task
+    def _begin_ending(self, to: TransactionCoordinator, transactional_id: str) -> None:
+        """Have the markers of a prepared transaction written."""
+        before = self._ending.get(transactional_id)
+        if before is not None and not before.done():
+            return
+        task = self._begin(self._write_markers(to, transactional_id))
+        if task is not None:
+            self._ending[transactional_id] = task
+            task.add_done_callback(lambda done: self._forget_ending(transactional_id, done))
+
+    def _forget_ending(self, transactional_id: str, done: asyncio.Task[None]) -> None:
+        if self._ending.get(transactional_id) is done:
+            del self._ending[transactional_id]
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        """A task for this; None when the node is ending: what is left to do is found in the log when it starts."""
+        assert self._tasks is not None
+        try:
+            return self._tasks.create_task(work)
+        except RuntimeError:
+            work.close()
+            return None
 
     async def _write_markers(self, to: TransactionCoordinator, transactional_id: str) -> None:
         while to.is_available:
@@ -302,14 +322,14 @@ class TransactionService:
                 self._begin_ending(loaded, transactional_id)
 
     def _on_timeout(self, to: TransactionCoordinator, transactional_id: str) -> None:
-        assert self._tasks is not None
-        self._tasks.create_task(self._abort_expired(to, transactional_id))
+        self._begin(self._abort_expired(to, transactional_id))
 
     async def _abort_expired(self, to: TransactionCoordinator, transactional_id: str) -> None:
         next_id = NO_PRODUCER_ID
-        try:
-            if needs_producer_id(to.transactions, transactional_id):
+        if needs_producer_id(to.transactions, transactional_id):
+            with suppress(BarnabasError):  # without one it is tried again soon
                 next_id = await self._producer_ids.take()
+        try:
             is_prepared = await to.commit(
                 lambda: decide_abort_expired(
                     to.transactions, transactional_id, next_producer_id=next_id, now_ms=self._clock.now_ms()
@@ -320,7 +340,6 @@ class TransactionService:
             return
         if is_prepared:
             log.info("the transaction of '%s' ran out of time", transactional_id)
-            self._begin_ending(to, transactional_id)
 
     async def run_expiry(self) -> None:
         """Forget transactional ids that nobody has used for long, from time to time, for ever."""
