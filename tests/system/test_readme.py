@@ -6,16 +6,26 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parents[2] / "README.md"
 
 
-def test_the_example_of_the_readme_runs() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+SAYS = [
+    ["b'first'", "[b'first']"],
+    ["2 2", "[b'invoice for book', b'invoice for pen']", "2"],
+]
 
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)
 
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["b'first'", "[b'first']"]
+@pytest.mark.parametrize("number", range(len(SAYS)))
+def test_the_examples_of_the_readme_run(number: int) -> None:
+    examples = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert len(examples) == len(SAYS)
+
+    done = subprocess.run([sys.executable, "-c", examples[number]], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == SAYS[number]
 
 
 def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
@@ -45,10 +55,11 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     assert '"partitions"' in outputs[4].stdout
     assert len(outputs[5].stdout.splitlines()) == 1000
     assert "group billing: empty" in outputs[6].stdout
+    assert outputs[7].stdout.startswith("transactional id")
 
 
 def test_the_demo_adds_up_and_says_so() -> None:
-    command = [sys.executable, "-m", "barnabas.cli.main", "demo", "--orders", "20000", "--seed", "3"]
+    command = [sys.executable, "-m", "barnabas.cli.main", "demo", "--no-pipeline", "--orders", "20000", "--seed", "3"]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -59,7 +70,17 @@ def test_the_demo_adds_up_and_says_so() -> None:
 
 def test_the_demo_leaves_what_is_there_alone(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    command = [sys.executable, "-m", "barnabas.cli.main", "demo", "--orders", "1000", "--keep", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "barnabas.cli.main",
+        "demo",
+        "--no-pipeline",
+        "--orders",
+        "1000",
+        "--keep",
+        str(tmp_path),
+    ]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 

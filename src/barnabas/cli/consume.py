@@ -39,6 +39,10 @@ def consume(  # noqa: PLR0913, PLR0917 - one for each option
     mode: Annotated[
         Literal["at-least-once", "at-most-once"], typer.Option(help="In a group: commit after, or before, printing.")
     ] = "at-least-once",
+    isolation: Annotated[
+        Literal["read_committed", "read_uncommitted"],
+        typer.Option(help="Without, or with, the records of aborted and open transactions."),
+    ] = "read_committed",
 ) -> None:
     """Print records: new ones as they come, unless told where to begin and to end."""
     if group is not None:
@@ -52,6 +56,7 @@ def consume(  # noqa: PLR0913, PLR0917 - one for each option
             start="earliest" if from_beginning or until_end else "latest",
             max_records=max_records,
             until_end=until_end,
+            isolation=isolation,
             render=render_option(format_),
         )
         return
@@ -62,7 +67,14 @@ def consume(  # noqa: PLR0913, PLR0917 - one for each option
     render = render_option(format_)
     with output.quiet_end(), connection.open_bus(bootstrap) as bus:
         read = bus.merge if ordered else bus.consume
-        records = read(topic, partitions=partition, offset=start, timestamp_ms=timestamp_ms, until_end=until_end)
+        records = read(
+            topic,
+            partitions=partition,
+            offset=start,
+            timestamp_ms=timestamp_ms,
+            until_end=until_end,
+            isolation=isolation,
+        )
         with contextlib.closing(records):
             write_records(itertools.islice(records, max_records), render, at_once=not until_end)
 
@@ -76,11 +88,20 @@ def _consume_group(
     start: Literal["earliest", "latest"],
     max_records: int | None,
     until_end: bool,
+    isolation: Literal["read_committed", "read_uncommitted"],
     render: Render,
 ) -> None:
     """Print as a member of a group; what the group has never read begins at `start`."""
     with output.quiet_end(), connection.open_bus(bootstrap) as bus:
-        records = bus.consume(topic, group=group, mode=mode, offset=start, max_records=max_records, until_end=until_end)
+        records = bus.consume(
+            topic,
+            group=group,
+            mode=mode,
+            offset=start,
+            max_records=max_records,
+            until_end=until_end,
+            isolation=isolation,
+        )
         with contextlib.closing(records):
             write_records(records, render, at_once=True)  # printed before it counts as processed
 

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli import consume, get, group, produce, topic
+from barnabas.cli import consume, get, group, produce, topic, txn
 from barnabas.core.errors import BarnabasError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 app.add_typer(topic.app)
 app.add_typer(group.app)
+app.add_typer(txn.app)
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.command()(get.get)
@@ -50,14 +51,17 @@ def _options(
 
 @app.command()
 def demo(
-    orders: Annotated[int, typer.Option(min=1000, help="How many orders to send.")] = 200_000,
-    seed: Annotated[int, typer.Option(help="Decides when the kill comes and what is looked up.")] = 0,
+    orders: Annotated[int, typer.Option(min=1000, help="Orders of the first act, one broker.")] = 100_000,
+    seconds: Annotated[float, typer.Option(min=1, help="How long orders stream into the pipeline.")] = 20,
+    rate: Annotated[int, typer.Option(min=1, help="Orders a second into the pipeline.")] = 2_000,
+    pipeline: Annotated[bool, typer.Option(help="The second act: a pipeline on Spark.")] = True,
+    seed: Annotated[int, typer.Option(help="Decides what happens by chance.")] = 0,
     keep: Annotated[Path | None, typer.Option(help="Leave the data in this directory.")] = None,
 ) -> None:
-    """See a broker at work: produce, kill, recover, read by id, by time and in order."""
+    """See it at work: a broker that is killed and loses nothing, then a pipeline on Spark whose sums add up."""
     from barnabas.cli.demo import run as run_demo
 
-    run_demo(orders=orders, seed=seed, keep=keep)
+    run_demo(orders=orders, seed=seed, seconds=seconds, rate=rate, keep=keep, with_pipeline=pipeline)
 
 
 @app.command()

@@ -9,12 +9,20 @@ from barnabas.client.errors import (
     DeliveryFailed,
     RecordNotFound,
     Refused,
+    TransactionAborted,
+    TransactionFenced,
+    TransactionInDoubt,
+    TransactionTimedOut,
     Unreachable,
 )
 from barnabas.client.groups import GroupDetails, GroupInfo, GroupMember, OffsetChange, PartitionLag
 from barnabas.client.message import Message, RecordPlace
+from barnabas.client.processing import Output, Processed
 from barnabas.client.producers import Delivery, Sent
+from barnabas.client.rewindable import TransactionalReader
 from barnabas.client.topics import KeysMove, PartitionInfo, TopicDetails, TopicInfo
+from barnabas.client.transaction_admin import HangingTransaction, TransactionDetails, TransactionInfo
+from barnabas.client.transactions import Transaction
 from barnabas.core.errors import BarnabasError, OffsetOutOfRange, TopicExists, UnknownTopicOrPartition
 
 __all__ = [
@@ -25,12 +33,15 @@ __all__ = [
     "GroupDetails",
     "GroupInfo",
     "GroupMember",
+    "HangingTransaction",
     "KeysMove",
     "Message",
     "OffsetChange",
     "OffsetOutOfRange",
+    "Output",
     "PartitionInfo",
     "PartitionLag",
+    "Processed",
     "RecordNotFound",
     "RecordPlace",
     "Refused",
@@ -38,6 +49,14 @@ __all__ = [
     "TopicDetails",
     "TopicExists",
     "TopicInfo",
+    "Transaction",
+    "TransactionAborted",
+    "TransactionDetails",
+    "TransactionFenced",
+    "TransactionInDoubt",
+    "TransactionInfo",
+    "TransactionTimedOut",
+    "TransactionalReader",
     "UnknownTopicOrPartition",
     "Unreachable",
 ]

@@ -3,17 +3,19 @@
 Owns the columns a caller sees: `partition`, then those of `core.records.columnar`. Over TLS or SASL, which the raw
 reader does not speak, records are read through librdkafka and put into the same columns, slower.
 
-Needs the extra `arrow`. Reads what is committed: records of aborted transactions are left out.
+Needs the extra `arrow`. Reads what is committed unless told otherwise: records of aborted and open transactions are
+left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
 from barnabas.client.consuming import pick_partitions, read_records
 from barnabas.client.fetcher import EARLIEST, LATEST, Fetcher
 from barnabas.client.message import Message
-from barnabas.client.settings import Settings
+from barnabas.client.settings import READ_COMMITTED, Isolation, Settings
 from barnabas.client.topics import Topics
 from barnabas.core.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
@@ -29,23 +31,25 @@ SCHEMA: Final = pa.schema([_PARTITION, *columnar.SCHEMA])
 _CHUNK: Final = 10_000
 
 
-def read_arrow(
-    settings: Settings,
-    topics: Topics,
-    topic: str,
-    *,
-    partitions: Sequence[int] | None,
-    start: Any,
-    end: int | Mapping[int, int] | None,
-    columns: Sequence[str] | None,
-) -> Any:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be read."""
+
+    topic: str
+    partitions: Sequence[int] | None
+    start: Any
+    end: int | Mapping[int, int] | None
+    isolation: Isolation
+
+
+def read_arrow(settings: Settings, topics: Topics, wanted: Wanted, columns: Sequence[str] | None) -> Any:
     """A `pyarrow.RecordBatchReader`: iterate over its batches, or `read_all()` for one table."""
     names = _checked_columns(columns)
     schema = pa.schema([SCHEMA.field(name) for name in names])
     if settings.is_plaintext:
-        batches = _read_raw(settings, topic, partitions, start, end, names)
+        batches = _read_raw(settings, wanted, names)
     else:
-        batches = _read_slowly(settings, topics, topic, partitions, start, end, names)
+        batches = _read_slowly(settings, topics, wanted, names)
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
@@ -56,25 +60,19 @@ def _checked_columns(columns: Sequence[str] | None) -> list[str]:
     return names
 
 
-def _read_raw(
-    settings: Settings,
-    topic: str,
-    partitions: Sequence[int] | None,
-    start: Any,
-    end: int | Mapping[int, int] | None,
-    names: list[str],
-) -> Iterator[Any]:
+def _read_raw(settings: Settings, wanted: Wanted, names: list[str]) -> Iterator[Any]:
     """Look at the topic now, so that what does not exist is refused now; read as batches are asked for."""
-    fetcher = Fetcher(settings.bootstrap, topic, settings.client_id)
+    topic, partitions = wanted.topic, wanted.partitions
+    fetcher = Fetcher(settings.bootstrap, topic, settings.client_id, committed=wanted.isolation == READ_COMMITTED)
     try:
         ids = fetcher.partition_ids()
         missing = sorted(set(partitions or ()) - set(ids))
         if missing:
             raise UnknownTopicOrPartition(f"topic {topic!r} has partitions 0..{len(ids) - 1}, not {missing[0]}")
-        wanted = ids if partitions is None else sorted(set(partitions))
-        latest = fetcher.offsets(wanted, LATEST)
-        earliest = fetcher.offsets(wanted, EARLIEST)
-        ranges = _ranges(start, end, earliest, latest)
+        ids = ids if partitions is None else sorted(set(partitions))
+        latest = fetcher.offsets(ids, LATEST)
+        earliest = fetcher.offsets(ids, EARLIEST)
+        ranges = _ranges(wanted.start, wanted.end, earliest, latest)
     finally:
         fetcher.close()  # nothing stays open until the first batch is asked for
     return _decoded(fetcher, ranges, names)
@@ -131,23 +129,16 @@ def _with_partition(batch: Any, partition: int, names: list[str]) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in names]))
 
 
-def _read_slowly(
-    settings: Settings,
-    topics: Topics,
-    topic: str,
-    partitions: Sequence[int] | None,
-    start: Any,
-    end: int | Mapping[int, int] | None,
-    names: list[str],
-) -> Iterator[Any]:
-    keys = pick_partitions(topics, [topic], partitions)
-    ids = [key.partition for key in keys]
-    latest = topics.offsets(topic, ids, LATEST)
+def _read_slowly(settings: Settings, topics: Topics, wanted: Wanted, names: list[str]) -> Iterator[Any]:
+    topic = wanted.topic
+    ids = [key.partition for key in pick_partitions(topics, [topic], wanted.partitions)]
+    latest = topics.offsets(topic, ids, LATEST, committed=wanted.isolation == READ_COMMITTED)
     earliest = topics.offsets(topic, ids, EARLIEST)
-    ranges = _ranges(start, end, earliest, latest)
+    ranges = _ranges(wanted.start, wanted.end, earliest, latest)
     starts = {TopicPartition(topic, id_): first for id_, (first, _) in ranges.items()}
     ends = {TopicPartition(topic, id_): last for id_, (_, last) in ranges.items()}
-    return _chunks(read_records(settings, starts, ends, max_records=None, timeout_s=None), names)
+    records = read_records(settings, starts, ends, max_records=None, timeout_s=None, isolation=wanted.isolation)
+    return _chunks(records, names)
 
 
 def _chunks(records: Iterator[Message], names: list[str]) -> Iterator[Any]:

@@ -4,7 +4,10 @@ Owns the handles of one cluster and closes them. May be used by several threads 
 has a consumer of its own, to be used by one thread.
 """
 
+import threading
+import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
@@ -16,9 +19,38 @@ from barnabas.client.groups import GroupDetails, GroupInfo, Groups, OffsetChange
 from barnabas.client.merging import merge_records
 from barnabas.client.message import HeadersLike, Message
 from barnabas.client.partitioning import RoundRobin
-from barnabas.client.producers import ANY_PARTITION, Delivery, Producers, Sent
-from barnabas.client.settings import Settings, default_bootstrap
+from barnabas.client.processing import (
+    BATCH_SIZE,
+    MAX_WAIT_S,
+    NAMELESS_TIMEOUT_S,
+    AtLeastOnce,
+    BatchDelivery,
+    ExactlyOnce,
+    Function,
+    Processed,
+    Processor,
+)
+from barnabas.client.producers import (
+    ANY_PARTITION,
+    DEFAULTS,
+    DeliveringProducer,
+    Delivery,
+    Producers,
+    Sent,
+    settings_for,
+)
+from barnabas.client.rewindable import RewindableReader, TransactionalReader
+from barnabas.client.settings import READ_COMMITTED, Isolation, Settings, default_bootstrap
 from barnabas.client.topics import LATEST, TIMEOUT_S, TopicDetails, TopicInfo, Topics
+from barnabas.client.transaction_admin import (
+    HANGING_S,
+    HangingTransaction,
+    TransactionAdmin,
+    TransactionDetails,
+    TransactionInfo,
+)
+from barnabas.client.transactions import TIMEOUT_S as TRANSACTION_TIMEOUT_S
+from barnabas.client.transactions import Transaction, Transactions
 from barnabas.core.errors import BarnabasError, InvalidRequest
 from barnabas.core.model import TopicPartition
 
@@ -55,8 +87,10 @@ class Bus:
         self._producers = Producers(self._settings, self._delivery_of)
         self._partition_counts: dict[str, int] = {}
         self._round_robin = RoundRobin(self._partition_count)
-        self._getter = RecordGetter(self._settings)
+        self._getter = RecordGetter(self._settings, self._topics)
         self._groups = Groups(admin, self._topics, self._getter, timeout)
+        self._transactions = Transactions(self._settings, self._pick_partition, timeout)
+        self._transaction_admin = TransactionAdmin(self._settings, timeout)
 
     @property
     def bootstrap(self) -> str:
@@ -79,6 +113,7 @@ class Bus:
         try:
             self._producers.close(timeout)
         finally:
+            self._transactions.close()
             self._getter.close()
 
     # Topics
@@ -142,8 +177,7 @@ class Bus:
         a moment and then move on, or take the partitions in turn under `partitioner="round-robin"`.
         """
         if partition is None:
-            in_turn = (partitioner or self._partitioner) == "round-robin"
-            partition = self._round_robin.next_partition(topic) if in_turn else ANY_PARTITION
+            partition = self._pick_partition(topic, partitioner)
         return self._producers.for_topic(topic).send(
             topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
         )
@@ -152,9 +186,100 @@ class Bus:
         """Wait until all is delivered; raises `DeliveryFailed` if something since the last flush was not."""
         self._producers.flush(timeout)
 
+    # Transactions
+
+    def transaction(
+        self, transactional_id: str, *, timeout: float = TRANSACTION_TIMEOUT_S
+    ) -> AbstractContextManager[Transaction]:
+        """A transaction: what is sent in the block is seen by `read_committed` readers all at once, at its end.
+
+        If the block raises, nothing of it is ever seen. `transactional_id` names the producer: whoever opens a
+        transaction of the same id takes over from the one before, whose open transaction is aborted. The cluster ends
+        a transaction that stays open for longer than `timeout` seconds.
+
+        Raises `TransactionAborted` (try again), `TransactionFenced` (another took over), `TransactionTimedOut`, or
+        `TransactionInDoubt` (no answer to the commit). The next block of this id begins anew in any case.
+        """
+        return self._transactions.open(transactional_id, timeout)
+
+    def process(
+        self,
+        source: str | Iterable[str],
+        function: Function,
+        sink: str,
+        *,
+        group: str | None = None,
+        exactly_once: bool = True,
+        batch_size: int = BATCH_SIZE,
+        max_wait: float = MAX_WAIT_S,
+        instance: str | None = None,
+        stop: threading.Event | None = None,
+        until_end: bool = False,
+    ) -> Processed:
+        """Call `function` with every record of `source`, and send what it gives to `sink`; until `stop` is set, or up
+        to what is there now (`until_end`).
+
+        It gives None (nothing), bytes or str (a value: the key stays), an `Output`, a `Message`, or a list of these.
+        What it raises ends the loop and is raised here; nothing of the batch is seen then, and it is read again the
+        next time. Records come in batches of up to `batch_size`, of what comes within `max_wait` seconds.
+
+        `exactly_once`: each batch is one transaction with the group's offsets. A process that is killed at any line,
+        and started again, loses nothing and does nothing twice, for `read_committed` readers. Otherwise at least once.
+        A `sink` with `delivery.semantics=exactly-once` takes nothing less.
+
+        Processes of one `group` share the partitions. `instance` names this one, and stays the same when it is started
+        again: it then goes on at once. Without it, others wait for some 10 s for what a process that died left open.
+        """
+        if batch_size < 1:
+            raise InvalidRequest(f"batch_size is {batch_size}; it must be at least 1")
+        sources = [source] if isinstance(source, str) else list(source)
+        name = group or f"{'+'.join(sources)}-to-{sink}"
+        self._topics.partition_ids(sink)
+        ends = None
+        if until_end:
+            ends = self._topics.offsets_of(consuming.pick_partitions(self._topics, sources, None), LATEST)
+        processor = Processor(
+            self._rewinding(sources, name, "earliest", batch_size, None, instance),
+            function,
+            self._batch_delivery(sink, name, instance, exactly_once=exactly_once),
+            batch_size=batch_size,
+            max_wait_s=max_wait,
+            stop=stop,
+            ends=ends,
+        )
+        return processor.run()
+
+    def transactions(
+        self, *, states: Iterable[str] = (), longer_than: float | None = None, pattern: str | None = None
+    ) -> list[TransactionInfo]:
+        """The transactional ids of all coordinators: in one of `states` (such as "Ongoing"), open for `longer_than`
+        seconds, matching a regular expression.
+        """
+        return self._transaction_admin.list_all(tuple(states), longer_than, pattern)
+
+    def describe_transaction(self, transactional_id: str) -> TransactionDetails:
+        """A transactional id: its producer, and the transaction that is open or was last."""
+        return self._transaction_admin.describe(transactional_id)
+
+    def hanging_transactions(
+        self, topic: str | None = None, *, older_than: float = HANGING_S
+    ) -> list[HangingTransaction]:
+        """Transactions that are open in a partition for longer than `older_than` seconds and that no coordinator will
+        end. They hold up `read_committed` readers; see `abort_hanging_transaction`.
+        """
+        return self._transaction_admin.find_hanging(topic, older_than)
+
+    def abort_transaction(self, transactional_id: str) -> TransactionDetails:
+        """Take over a transactional id: its open transaction is aborted, and its producer is fenced."""
+        return self._transaction_admin.abort(transactional_id)
+
+    def abort_hanging_transaction(self, topic: str, partition: int, start_offset: int) -> HangingTransaction:
+        """End a transaction in a partition that no coordinator will end; refused if one will."""
+        return self._transaction_admin.abort_hanging(TopicPartition(topic, partition), start_offset)
+
     # Reading
 
-    def consume(
+    def consume(  # noqa: PLR0913 - one for each way of reading
         self,
         topics: str | Iterable[str],
         *,
@@ -167,30 +292,40 @@ class Bus:
         until_end: bool = False,
         max_records: int | None = None,
         timeout: float | None = None,
+        isolation: Isolation | None = None,
     ) -> Generator[Message, None, None]:
         """Read records as they come, partition by partition in order.
 
         Begins at `offset` (a number, or one per partition), or with the first record at or after `timestamp_ms`.
         Goes on for ever, or up to what is there now (`until_end`), or for `max_records`, or until no record came
-        for `timeout` seconds.
+        for `timeout` seconds. Records of aborted and open transactions are left out, unless `isolation` is
+        "read_uncommitted".
 
         In a `group`, consumers share the partitions, and each goes on where the group was; `offset` ("earliest" or
         "latest") is for what the group has never read. A record counts as processed when the next one is asked for.
         At least once: what was processed is committed before more is read, `max_poll_records` at a time, and at the
-        end. At most once: records are committed before they are handed out. Close it, and the group hears at once.
+        end. At most once: records are committed before they are handed out. Transactional: nothing is committed but
+        by `Transaction.commit_offsets`. Close it, and the group hears at once.
         """
         if group is not None:
             if partitions is not None or timestamp_ms is not None or offset not in ("earliest", "latest"):
                 raise InvalidRequest("a group says what is read, from where its offsets are: see reset_group")
-            join = self._joining(topics, group, mode, str(offset), max_poll_records)
+            names = self._checked(topics, mode, max_poll_records)
+            if mode == "transactional":
+                rejoin = self._rewinding(names, group, str(offset), max_poll_records, isolation)
+                return TransactionalReader(rejoin, until_end=until_end, max_records=max_records, timeout_s=timeout)
+            join = self._joining(names, group, mode, str(offset), max_poll_records, isolation)
             return read_group(join, until_end=until_end, max_records=max_records, timeout_s=timeout)
-        starts, ends = self._plan(topics, partitions, offset, timestamp_ms, until_end=until_end)
-        return consuming.read_records(self._settings, starts, ends, max_records=max_records, timeout_s=timeout)
+        level = self._settings.isolation(isolation)
+        starts, ends = self._plan(topics, partitions, offset, timestamp_ms, level, until_end=until_end)
+        return consuming.read_records(
+            self._settings, starts, ends, max_records=max_records, timeout_s=timeout, isolation=level
+        )
 
-    def get(self, topic: str, partition: int, offset: int) -> Message:
-        """One record by its id; `RecordNotFound` if there is none."""
+    def get(self, topic: str, partition: int, offset: int, *, isolation: Isolation | None = None) -> Message:
+        """One record by its id; `RecordNotFound` if there is none, or it is of an aborted or open transaction."""
         consuming.pick_partitions(self._topics, [topic], [partition])
-        return self._getter.get(topic, partition, offset, self._timeout)
+        return self._getter.get(topic, partition, offset, self._timeout, self._settings.isolation(isolation))
 
     def merge(
         self,
@@ -201,13 +336,15 @@ class Bus:
         timestamp_ms: int | None = None,
         until_end: bool = True,
         timeout: float | None = None,
+        isolation: Isolation | None = None,
     ) -> Generator[Message, None, None]:
         """All partitions as one stream by timestamp, ties by partition and offset.
 
         Exact up to what is there now; with `until_end=False` it goes on, in order of what has arrived.
         """
-        starts, ends = self._plan(topics, partitions, offset, timestamp_ms, until_end=until_end)
-        return merge_records(self._settings, starts, ends, timeout_s=timeout)
+        level = self._settings.isolation(isolation)
+        starts, ends = self._plan(topics, partitions, offset, timestamp_ms, level, until_end=until_end)
+        return merge_records(self._settings, starts, ends, timeout_s=timeout, isolation=level)
 
     def read_arrow(
         self,
@@ -217,6 +354,7 @@ class Bus:
         start: Start = "earliest",
         end: int | Mapping[int, int] | None = None,
         columns: Sequence[str] | None = None,
+        isolation: Isolation | None = None,
     ) -> Any:
         """A topic up to what is there now, as a `pyarrow.RecordBatchReader` (`read_all()` makes a table).
 
@@ -226,9 +364,9 @@ class Bus:
             from barnabas.client import arrow  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise BarnabasError(f"cannot read Arrow: {error}") from error
-        return arrow.read_arrow(
-            self._settings, self._topics, topic, partitions=partitions, start=start, end=end, columns=columns
-        )
+        level = self._settings.isolation(isolation)
+        wanted = arrow.Wanted(topic, partitions, start, end, level)
+        return arrow.read_arrow(self._settings, self._topics, wanted, columns)
 
     # Groups
 
@@ -263,9 +401,8 @@ class Bus:
         """Remove a group without members, and its offsets."""
         self._groups.delete(name)
 
-    def _joining(
-        self, topics: str | Iterable[str], group: str, mode: Mode, start: str, max_poll_records: int
-    ) -> Callable[[], GroupReader]:
+    def _checked(self, topics: str | Iterable[str], mode: str, max_poll_records: int) -> list[str]:
+        """The topics to read in a group, all there."""
         if mode not in MODES:
             raise InvalidRequest(f"mode is {mode!r}; it may be {' or '.join(MODES)}")
         if max_poll_records < 1:
@@ -274,9 +411,62 @@ class Bus:
         for name in names:
             if not name.startswith("^"):  # a regular expression
                 self._topics.partition_ids(name)
+        return names
+
+    def _joining(
+        self,
+        topics: list[str],
+        group: str,
+        mode: Mode,
+        start: str,
+        max_poll_records: int,
+        isolation: Isolation | None,
+    ) -> Callable[[], GroupReader]:
+        level = self._settings.isolation(isolation)
         return lambda: GroupReader(
-            self._settings, names, group, mode=mode, start=start, max_poll_records=max_poll_records
+            self._settings,
+            topics,
+            group,
+            mode=mode,
+            start=start,
+            max_poll_records=max_poll_records,
+            isolation=level,
         )
+
+    def _rewinding(
+        self,
+        topics: list[str],
+        group: str,
+        start: str,
+        max_poll_records: int,
+        isolation: Isolation | None,
+        instance: str | None = None,
+    ) -> Callable[[], RewindableReader]:
+        level = self._settings.isolation(isolation)
+        return lambda: RewindableReader(
+            self._settings,
+            topics,
+            group,
+            start=start,
+            max_poll_records=max_poll_records,
+            isolation=level,
+            instance=instance,
+        )
+
+    def _batch_delivery(self, sink: str, group: str, instance: str | None, *, exactly_once: bool) -> BatchDelivery:
+        delivery = self._delivery_of(sink)
+        if not exactly_once:
+            if delivery is Delivery.EXACTLY_ONCE:
+                raise InvalidRequest(f"topic {sink!r} has {_DELIVERY_SETTING}=exactly-once: process it exactly once")
+            handle = self._settings.producer(DEFAULTS, settings_for(delivery))
+            return AtLeastOnce(DeliveringProducer(handle), sink, self._timeout)
+        transactional_id = f"{group}-{instance or uuid.uuid4().hex[:12]}"
+        timeout_s = NAMELESS_TIMEOUT_S if instance is None else TRANSACTION_TIMEOUT_S
+        return ExactlyOnce(self._transactions, transactional_id, sink, timeout_s)
+
+    def _pick_partition(self, topic: str, partitioner: Partitioner | None = None) -> int:
+        in_turn = (partitioner or self._partitioner) == "round-robin"
+        return self._round_robin.next_partition(topic) if in_turn else ANY_PARTITION
 
     def _plan(
         self,
@@ -284,14 +474,16 @@ class Bus:
         partitions: Sequence[int] | None,
         offset: Start,
         timestamp_ms: int | None,
+        isolation: Isolation,
         *,
         until_end: bool,
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int] | None]:
         """Where to begin, and where to end if there is an end; what does not exist is refused here."""
         names = [topics] if isinstance(topics, str) else list(topics)
         picked = consuming.pick_partitions(self._topics, names, partitions)
-        starts = consuming.resolve_start(self._topics, picked, offset, timestamp_ms)
-        ends = self._topics.offsets_of(picked, LATEST) if until_end else None
+        committed = isolation == READ_COMMITTED
+        starts = consuming.resolve_start(self._topics, picked, offset, timestamp_ms, committed=committed)
+        ends = self._topics.offsets_of(picked, LATEST, committed=committed) if until_end else None
         return starts, ends
 
     def _delivery_of(self, topic: str) -> Delivery | None:

@@ -1,7 +1,8 @@
 """One plain connection to a broker: requests out, answers in, in the newest version both sides know.
 
-Owns framing, correlation and versions. Only for reading at Arrow speed, where librdkafka would make an object of
-every record; plaintext only. Answers are bounded, and a broker that goes silent is given up on.
+Owns framing, correlation and versions. Only for what librdkafka does not do: reading at Arrow speed, where it would
+make an object of every record, and the administration of transactions. Plaintext only. Answers are bounded, and a
+broker that goes silent is given up on.
 """
 
 import dataclasses
@@ -21,10 +22,27 @@ from barnabas.core.errors import CorruptRecord
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 METADATA: Final = 3
+FIND_COORDINATOR: Final = 10
 API_VERSIONS: Final = 18
+INIT_PRODUCER_ID: Final = 22
+WRITE_TXN_MARKERS: Final = 27
+DESCRIBE_PRODUCERS: Final = 61
+DESCRIBE_TRANSACTIONS: Final = 65
+LIST_TRANSACTIONS: Final = 66
 
 # What is spoken here: from kio's oldest up to the last version that names topics, not their ids.
-_SPOKEN: Final = {FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (1, 9), API_VERSIONS: (0, 0)}
+_SPOKEN: Final = {
+    FETCH: (4, 12),
+    LIST_OFFSETS: (1, 7),
+    METADATA: (1, 9),
+    FIND_COORDINATOR: (1, 3),  # later ones ask for many at once
+    API_VERSIONS: (0, 0),
+    INIT_PRODUCER_ID: (0, 4),
+    WRITE_TXN_MARKERS: (1, 2),
+    DESCRIBE_PRODUCERS: (0, 0),
+    DESCRIBE_TRANSACTIONS: (0, 0),
+    LIST_TRANSACTIONS: (0, 2),
+}
 _CONNECT_S: Final = 10.0
 _ANSWER_S: Final = 30.0
 _MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
@@ -39,7 +57,7 @@ class Connection:
         self._client_id = client_id
         self._correlation_id = 0
         self._awaited: Any = None
-        self._versions = {API_VERSIONS: 0}
+        self._theirs: dict[int, tuple[int, int]] = {}
         try:
             self._socket = socket.create_connection((host, port), _CONNECT_S)
         except OSError as error:
@@ -47,7 +65,7 @@ class Connection:
         self._socket.settimeout(_ANSWER_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            self._versions |= self._agree_on_versions()
+            self._theirs = self._ask_versions()
         except BaseException:
             self._socket.close()
             raise
@@ -60,10 +78,22 @@ class Connection:
 
     def messages(self, api_key: int) -> Any:
         """kio's module with the classes of a request, in the version this broker is spoken to."""
-        return load_payload_module(api_key, self._versions[api_key], EntityType.request)
+        return load_payload_module(api_key, self.version(api_key), EntityType.request)
 
-    def call(self, request: Any) -> Any:
+    def version(self, api_key: int) -> int:
+        """The newest version of an API that both sides know."""
+        oldest, newest = _SPOKEN[api_key]
+        their_oldest, their_newest = self._theirs.get(api_key, (0, -1))
+        version = min(newest, their_newest)
+        if version < max(oldest, their_oldest):
+            raise Refused(f"{self._address} speaks no version of API {api_key} that this client does", 35)
+        return version
+
+    def call(self, request: Any, answer_kind: Any = None) -> Any:
+        """The answer to a request; as kio knows it, or read as another kind."""
         self.send(request)
+        if answer_kind is not None:
+            self._awaited = answer_kind
         return self.receive()
 
     def send(self, request: Any) -> None:
@@ -114,18 +144,9 @@ class Connection:
     def _lost(self, why: object) -> Unreachable:
         return Unreachable(f"lost the connection to {self._address}: {why}")
 
-    def _agree_on_versions(self) -> dict[int, int]:
+    def _ask_versions(self) -> dict[int, tuple[int, int]]:
         answer = self.call(load_request_schema(API_VERSIONS, 0)())
-        theirs = {int(api.api_key): (int(api.min_version), int(api.max_version)) for api in answer.api_keys}
-        return {key: self._newest(key, theirs.get(key)) for key in (FETCH, LIST_OFFSETS, METADATA)}
-
-    def _newest(self, api_key: int, theirs: tuple[int, int] | None) -> int:
-        oldest, newest = _SPOKEN[api_key]
-        if theirs is not None:
-            version = min(newest, theirs[1])
-            if version >= max(oldest, theirs[0]):
-                return version
-        raise Refused(f"{self._address} speaks no version of API {api_key} that this reader does", 35)
+        return {int(api.api_key): (int(api.min_version), int(api.max_version)) for api in answer.api_keys}
 
 
 def make(kind: type[Any], **fields: Any) -> Any:

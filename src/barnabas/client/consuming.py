@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from barnabas.client.errors import RecordNotFound, Unreachable, translate
 from barnabas.client.message import Message, from_kafka
-from barnabas.client.settings import Settings
+from barnabas.client.settings import READ_COMMITTED, Isolation, Settings
 from barnabas.client.topics import EARLIEST, LATEST, Topics
 from barnabas.core.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
@@ -22,6 +22,9 @@ Start: TypeAlias = Literal["earliest", "latest"] | int | Mapping[int, int]
 
 _POLL_S: Final = 0.1  # how soon an interrupt or a timeout is noticed
 _CHUNK: Final = 500
+_AT_ONCE_S: Final = 1.0
+# Where a marker is the last thing in a partition, the end is only heard of when a fetch has waited in vain.
+UP_TO_END: Final = {"fetch.wait.max.ms": "50"}
 _GET_SETTINGS: Final = {
     "queued.min.messages": "1",
     "fetch.message.max.bytes": "65536",
@@ -43,17 +46,22 @@ def pick_partitions(topics: Topics, names: Sequence[str], wanted: Sequence[int] 
 
 
 def resolve_start(
-    topics: Topics, partitions: Sequence[TopicPartition], offset: Start, timestamp_ms: int | None
+    topics: Topics,
+    partitions: Sequence[TopicPartition],
+    offset: Start,
+    timestamp_ms: int | None,
+    *,
+    committed: bool = True,
 ) -> dict[TopicPartition, int]:
     """The offset to begin at in each partition: a number always, which librdkafka is far quicker with."""
     if timestamp_ms is not None:
-        found = topics.offsets_of(partitions, timestamp_ms)
+        found = topics.offsets_of(partitions, timestamp_ms, committed=committed)
         late = [key for key, at in found.items() if at < 0]  # nothing that new yet: wait for what comes
-        return found | topics.offsets_of(late, LATEST)
+        return found | topics.offsets_of(late, LATEST, committed=committed)
     if offset == "earliest":
         return topics.offsets_of(partitions, EARLIEST)
     if offset == "latest":
-        return topics.offsets_of(partitions, LATEST)
+        return topics.offsets_of(partitions, LATEST, committed=committed)
     if isinstance(offset, Mapping):
         rest = topics.offsets_of([key for key in partitions if key.partition not in offset], EARLIEST)
         return {key: _checked(key, offset.get(key.partition, rest.get(key, 0))) for key in partitions}
@@ -71,8 +79,14 @@ def _checked(key: TopicPartition, offset: int) -> int:
 class AssignedReader:
     """A consumer over given partitions that knows which of them have reached their end."""
 
-    def __init__(self, settings: Settings, starts: Mapping[TopicPartition, int], defaults: Mapping[str, str]) -> None:
-        self._consumer: Consumer = settings.reader(defaults)
+    def __init__(
+        self,
+        settings: Settings,
+        starts: Mapping[TopicPartition, int],
+        defaults: Mapping[str, str],
+        isolation: Isolation = READ_COMMITTED,
+    ) -> None:
+        self._consumer: Consumer = settings.reader(defaults, isolation)
         self._consumer.assign([confluent_kafka.TopicPartition(*key, at) for key, at in starts.items()])
         self.at_end: set[TopicPartition] = set()
 
@@ -135,12 +149,13 @@ def read_records(
     *,
     max_records: int | None,
     timeout_s: float | None,
+    isolation: Isolation = READ_COMMITTED,
 ) -> Generator[Message, None, None]:
     """Records as they come; up to `ends` if given, up to `max_records`, until none came for `timeout_s`."""
     left = max_records
     unfinished = _unfinished(starts, ends)
     limits = {(key.topic, key.partition): end for key, end in (ends or {}).items()}
-    reader = AssignedReader(settings, starts, {})
+    reader = AssignedReader(settings, starts, {} if ends is None else UP_TO_END, isolation)
     deadline = Deadline(timeout_s)
     try:
         while unfinished and left != 0 and not deadline.has_passed():
@@ -165,39 +180,50 @@ def _unfinished(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartiti
 
 
 class RecordGetter:
-    """Single records by their id, over one consumer that is kept; one caller at a time."""
+    """Single records by their id, over one consumer per isolation that is kept; one caller at a time."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, topics: Topics) -> None:
         self._settings = settings
-        self._consumer: Consumer | None = None
+        self._topics = topics
+        self._consumers: dict[Isolation, Consumer] = {}
         self._lock = threading.Lock()
 
-    def get(self, topic: str, partition: int, offset: int, timeout_s: float) -> Message:
+    def get(
+        self, topic: str, partition: int, offset: int, timeout_s: float, isolation: Isolation = READ_COMMITTED
+    ) -> Message:
         if offset < 0:
             raise RecordNotFound(f"no record has offset {offset}: they begin at 0")
-        found = self._poll_at(topic, partition, offset, timeout_s)
-        return _the_record(found, TopicPartition(topic, partition), offset)
+        key = TopicPartition(topic, partition)
+        found = self._poll_at(topic, partition, offset, min(timeout_s, _AT_ONCE_S), isolation)
+        if found is None:
+            # librdkafka says nothing of an offset that is in an open transaction, behind what is stable.
+            end = self._topics.offsets_of([key], LATEST, committed=isolation == READ_COMMITTED)[key]
+            if offset >= end:
+                raise RecordNotFound(f"{key} has no record at offset {offset}, or it is in an open transaction")
+            found = self._poll_at(topic, partition, offset, timeout_s, isolation)
+        return _the_record(found, key, offset)
 
     def find_from(self, topic: str, partition: int, offset: int, timeout_s: float) -> Message | None:
         """The first record at or after an offset; None if there is none."""
-        found = self._poll_at(topic, partition, offset, timeout_s)
+        found = self._poll_at(topic, partition, offset, timeout_s, READ_COMMITTED)
         return None if found is None or found.error() is not None else from_kafka(found)
 
-    def _poll_at(self, topic: str, partition: int, offset: int, timeout_s: float) -> Any:
+    def _poll_at(self, topic: str, partition: int, offset: int, timeout_s: float, isolation: Isolation) -> Any:
         with self._lock:
-            if self._consumer is None:
-                self._consumer = self._settings.reader(_GET_SETTINGS)
-            self._consumer.assign([confluent_kafka.TopicPartition(topic, partition, offset)])
+            if isolation not in self._consumers:
+                self._consumers[isolation] = self._settings.reader(_GET_SETTINGS, isolation)
+            consumer = self._consumers[isolation]
+            consumer.assign([confluent_kafka.TopicPartition(topic, partition, offset)])
             try:
-                return self._consumer.poll(timeout_s)
+                return consumer.poll(timeout_s)
             finally:
-                self._consumer.unassign()
+                consumer.unassign()
 
     def close(self) -> None:
         with self._lock:
-            if self._consumer is not None:
-                self._consumer.close()
-                self._consumer = None
+            for consumer in self._consumers.values():
+                consumer.close()
+            self._consumers.clear()
 
 
 def _the_record(found: Any, key: TopicPartition, offset: int) -> Message:

@@ -36,6 +36,26 @@ class DeliveryFailed(BarnabasError):
     """A record that was sent and not acknowledged; why is its `__cause__`."""
 
 
+class TransactionAborted(BarnabasError):
+    """A transaction of which nothing will be seen. Why is its `__cause__`; the work may be tried again."""
+
+    kafka_code = 120
+
+
+class TransactionFenced(core_errors.ProducerFenced):
+    """Another producer took over the transactional id."""
+
+
+class TransactionTimedOut(core_errors.ProducerFenced):
+    """A transaction that was open for longer than its timeout, and so ended by the cluster."""
+
+
+class TransactionInDoubt(BarnabasError):
+    """A commit that was not answered: it may have been made or not. The group's offsets, if it has any, tell."""
+
+    kafka_code = 7
+
+
 _UNREACHABLE: Final = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,
@@ -51,6 +71,7 @@ _UNREACHABLE: Final = frozenset(
 _LOCAL: Final[dict[int, type[BarnabasError]]] = {
     KafkaError._AUTO_OFFSET_RESET: core_errors.OffsetOutOfRange,
     KafkaError._CONFLICT: core_errors.InvalidConfig,
+    KafkaError._FENCED: core_errors.ProducerFenced,
     KafkaError._INVALID_ARG: core_errors.InvalidConfig,
     KafkaError._NOENT: core_errors.UnknownTopicOrPartition,
     KafkaError._UNKNOWN_PARTITION: core_errors.UnknownTopicOrPartition,

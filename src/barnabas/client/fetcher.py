@@ -1,9 +1,9 @@
 """Record batches straight from the brokers: bytes per partition, for whoever decodes them in bulk.
 
 Owns who leads what, where each partition stands, and asking ahead: the next request is under way while the caller
-works on the last answer, one per leader, so memory is bounded by one answer per leader. Reads what is committed: up
-to the last stable offset, with the aborted transactions named. A leader that moves or a connection that breaks is
-tried again for a while; an offset that is gone is refused.
+works on the last answer, one per leader, so memory is bounded by one answer per leader. Reads what is committed (up
+to the last stable offset, with the aborted transactions named), or all there is. A leader that moves or a connection
+that breaks is tried again for a while; an offset that is gone is refused.
 
 Must not know: records within batches, Arrow.
 """
@@ -26,6 +26,7 @@ from barnabas.core.records.batch import Buffer, iter_whole_batches
 EARLIEST: Final = -2
 LATEST: Final = -1
 
+_READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _MAX_WAIT: Final = i32Timedelta.parse(datetime.timedelta(milliseconds=500))
 _MAX_BYTES: Final = 32 * 1024 * 1024
@@ -55,10 +56,11 @@ class _Position:
 class Fetcher:
     """Reads one topic; not for use by several threads."""
 
-    def __init__(self, bootstrap: str, topic: str, client_id: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, client_id: str, *, committed: bool = True) -> None:
         self._bootstrap = parse_bootstrap(bootstrap)
         self._topic = topic
         self._client_id = client_id
+        self._isolation = _READ_COMMITTED if committed else _READ_UNCOMMITTED
         self._connections: dict[tuple[str, int], Connection] = {}
         self._leaders: dict[int, tuple[str, int]] = {}
 
@@ -125,11 +127,12 @@ class Fetcher:
         for id_, partition in brought.items():
             next_offset = _next_offset(partition.records or b"")
             if next_offset is None:
-                if _readable_end(partition) >= positions[id_].end_offset:
+                if self._readable_end(partition) >= positions[id_].end_offset:
                     silent.append(id_)
                 continue
             positions[id_].next_offset = next_offset
-            aborted = tuple((int(a.producer_id), int(a.first_offset)) for a in partition.aborted_transactions or ())
+            listed = partition.aborted_transactions or () if self._isolation == _READ_COMMITTED else ()
+            aborted = tuple((int(each.producer_id), int(each.first_offset)) for each in listed)
             fetched.append(Fetched(id_, partition.records, aborted))
         # Nothing at all after a wait: what is left before the ends was compacted away.
         done = silent if not fetched else []
@@ -140,6 +143,13 @@ class Fetcher:
             if one.partition in positions:
                 positions[one.partition] = positions.pop(one.partition)
         return fetched
+
+    def _readable_end(self, partition: Any) -> int:
+        """Up to where this reader may read, as the answer says."""
+        last_stable = int(getattr(partition, "last_stable_offset", -1))
+        if self._isolation == _READ_COMMITTED and last_stable >= 0:
+            return last_stable
+        return int(partition.high_watermark)
 
     def _fetch_request(self, connection: Connection, positions: dict[int, _Position], ids: list[int]) -> Any:
         messages = connection.messages(FETCH)
@@ -158,7 +168,7 @@ class Fetcher:
             max_wait=_MAX_WAIT,
             min_bytes=1,
             max_bytes=_MAX_BYTES,
-            isolation_level=_READ_COMMITTED,
+            isolation_level=self._isolation,
             topics=(messages.FetchTopic(topic=self._topic, partitions=partitions),),
             forgotten_topics_data=(),
         )
@@ -169,7 +179,7 @@ class Fetcher:
             make(messages.ListOffsetsPartition, partition_index=id_, timestamp=timestamp_ms) for id_ in ids
         )
         topic = messages.ListOffsetsTopic(name=self._topic, partitions=partitions)
-        request = make(messages.ListOffsetsRequest, replica_id=-1, isolation_level=_READ_COMMITTED, topics=(topic,))
+        request = make(messages.ListOffsetsRequest, replica_id=-1, isolation_level=self._isolation, topics=(topic,))
         found = {}
         for partition in (partition for topic in connection.call(request).topics for partition in topic.partitions):
             _check(partition.error_code, f"look up offsets of {self._topic}-{partition.partition_index}")
@@ -245,12 +255,6 @@ def _check(code: int, doing: str) -> None:
     if number in _MOVED:
         raise _Moved(message)
     raise refusal_of(number, message)
-
-
-def _readable_end(partition: Any) -> int:
-    """Up to where a consumer may read, as the answer says."""
-    last_stable = int(getattr(partition, "last_stable_offset", -1))
-    return last_stable if last_stable >= 0 else int(partition.high_watermark)
 
 
 def _next_offset(records: Buffer) -> int | None:

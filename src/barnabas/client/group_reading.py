@@ -3,11 +3,12 @@
 Owns when a commit is made, which is what a delivery mode means. A record counts as processed when the next one is asked
 for. At least once: what was processed is committed before more is read, and at the end; a consumer that dies, or stops
 in the middle of a record, sees it again. At most once: a chunk is committed before any of it is handed out; what a
-consumer that dies had not got to is not seen again.
+consumer that dies had not got to is not seen again. Transactional: nothing is committed here; a transaction does it,
+see `rewindable`.
 """
 
 import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import confluent_kafka
@@ -16,10 +17,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from barnabas.client.consuming import Deadline
 from barnabas.client.errors import translate
 from barnabas.client.message import Message, from_kafka
-from barnabas.client.settings import Settings
+from barnabas.client.settings import READ_COMMITTED, Isolation, Settings
 from barnabas.core.model import TopicPartition
 
-Mode: TypeAlias = Literal["at-least-once", "at-most-once"]
+Mode: TypeAlias = Literal["at-least-once", "at-most-once", "transactional"]
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 MAX_POLL_RECORDS: Final = 500
 
@@ -52,13 +53,18 @@ class GroupReader:
         mode: Mode,
         start: str,
         max_poll_records: int,
+        isolation: Isolation = READ_COMMITTED,
+        defaults: Mapping[str, str] | None = None,
+        instance: str | None = None,
     ) -> None:
         self._is_at_most_once = mode == "at-most-once"
         self._max_poll_records = max_poll_records
         self._processed: dict[TopicPartition, int] = {}  # offsets that are to be committed
         self._assigned: set[TopicPartition] = set()
         self._at_end: set[TopicPartition] = set()
-        self._consumer: Consumer = settings.member(group, start)
+        self._consumer: Consumer = settings.member(
+            group, start, isolation=isolation, defaults=defaults, instance=instance
+        )
         self._consumer.subscribe(
             list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Final
 
-from barnabas.client.consuming import AssignedReader, Deadline
+from barnabas.client.consuming import UP_TO_END, AssignedReader, Deadline
 from barnabas.client.message import Message
-from barnabas.client.settings import Settings
+from barnabas.client.settings import READ_COMMITTED, Isolation, Settings
 from barnabas.core.model import TopicPartition
 
 MAX_BUFFERED_RECORDS: Final = 10_000
@@ -93,12 +93,13 @@ def merge_records(
     ends: Mapping[TopicPartition, int] | None,
     *,
     timeout_s: float | None,
+    isolation: Isolation = READ_COMMITTED,
     make_merge: Callable[[Iterable[TopicPartition]], Merge] = Merge,
 ) -> Generator[Message, None, None]:
     """The records of all partitions by time; up to `ends` if given, until none came for `timeout_s`."""
     finished = {key for key, start in starts.items() if ends is not None and start >= ends[key]}
     merge = make_merge(starts)
-    reader = AssignedReader(settings, starts, _READER)
+    reader = AssignedReader(settings, starts, _READER | ({} if ends is None else UP_TO_END), isolation)
     paused: set[TopicPartition] = set()
     deadline = Deadline(timeout_s)
     try:

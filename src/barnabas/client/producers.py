@@ -45,7 +45,7 @@ class Delivery(Enum):
             raise InvalidConfig(f"delivery.semantics is {text!r}; it may be {known}") from None
 
 
-_DEFAULTS: Final = {
+DEFAULTS: Final = {
     "partitioner": "murmur2_random",  # as every other client; librdkafka's own default is another hash
     "linger.ms": "5",
     "acks": "all",
@@ -144,6 +144,15 @@ class DeliveringProducer:
         if left:
             raise DeliveryFailed(f"{left} record(s) not acknowledged in time")
 
+    @property
+    def first_failure(self) -> BarnabasError | None:
+        """Why a record since the last flush was not delivered."""
+        return self._first_failure
+
+    def forget_failures(self) -> None:
+        with self._changed:
+            self._failed_count, self._first_failure = 0, None
+
     def close(self) -> None:
         self._closing = True
         self._poller.join(_JOIN_S)
@@ -162,7 +171,10 @@ class DeliveringProducer:
 
     def _poll(self) -> None:
         while not self._closing:
-            self._producer.poll(_POLL_S)
+            try:
+                self._producer.poll(_POLL_S)
+            except KafkaException:  # fatal to the producer, which whoever uses it hears as well
+                time.sleep(_POLL_S)
 
     def _note(self, sent: Sent, error: KafkaError | None, message: Any) -> None:
         with self._changed:
@@ -197,7 +209,7 @@ class Producers:
             if self._is_closed:
                 raise BarnabasError("the bus is closed")
             if delivery not in self._by_delivery:
-                handle = self._settings.producer(_DEFAULTS, settings_for(delivery))
+                handle = self._settings.producer(DEFAULTS, settings_for(delivery))
                 self._by_delivery[delivery] = DeliveringProducer(handle)
             return self._by_topic.setdefault(topic, self._by_delivery[delivery])
 

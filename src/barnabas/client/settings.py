@@ -4,10 +4,11 @@ Owns which settings every handle gets; a caller's `config` comes on top. librdka
 what goes wrong is raised. `config={"log_level": "6"}` brings its lines back.
 """
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -16,6 +17,9 @@ from barnabas.client.errors import translate
 from barnabas.core.errors import InvalidConfig
 
 _Handle = TypeVar("_Handle")
+
+Isolation: TypeAlias = Literal["read_committed", "read_uncommitted"]
+READ_COMMITTED: Final = "read_committed"
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE: Final = "BARNABAS_BOOTSTRAP"
@@ -38,6 +42,9 @@ _MEMBER: Final = {
     "enable.partition.eof": "true",
     "allow.auto.create.topics": "false",
 }
+# librdkafka writes what is fatal to a handle to stderr at every log level, unless somebody takes its lines.
+_NOBODY: Final = logging.Logger("barnabas.librdkafka", logging.CRITICAL + 1)
+_ISOLATION: Final = "isolation.level"
 
 
 def default_bootstrap() -> str:
@@ -72,6 +79,14 @@ class Settings:
     def is_plaintext(self) -> bool:
         return self.config.get("security.protocol", "plaintext").lower() == "plaintext"
 
+    def isolation(self, wanted: Isolation | None) -> Isolation:
+        """What a reader is to see: as it says, else as the caller's settings say, else what is committed."""
+        level = wanted or self.config.get(_ISOLATION, READ_COMMITTED)
+        for known in get_args(Isolation):
+            if level == known:
+                return known  # type: ignore[no-any-return]
+        raise InvalidConfig(f"isolation is {level!r}; it may be {' or '.join(get_args(Isolation))}")
+
     def admin(self) -> AdminClient:
         # An admin handle that asks about a topic would otherwise create it.
         return self._make(AdminClient, {"allow.auto.create.topics": "false"})
@@ -80,18 +95,31 @@ class Settings:
         """A producer: `defaults` give way to the caller's settings, `forced` do not."""
         return self._make(Producer, defaults, forced)
 
-    def reader(self, defaults: Mapping[str, str] | None = None) -> Consumer:
+    def reader(self, defaults: Mapping[str, str] | None = None, isolation: Isolation = READ_COMMITTED) -> Consumer:
         """A consumer that is assigned its partitions and commits nothing."""
-        return self._make(Consumer, {**_QUICK, **(defaults or {})}, _READER)
+        return self._make(Consumer, {**_QUICK, **(defaults or {})}, {**_READER, _ISOLATION: isolation})
 
-    def member(self, group: str, start: str) -> Consumer:
+    def member(
+        self,
+        group: str,
+        start: str,
+        *,
+        isolation: Isolation = READ_COMMITTED,
+        defaults: Mapping[str, str] | None = None,
+        instance: str | None = None,
+    ) -> Consumer:
         """A consumer in a group, which commits when it is told; `start` is where it begins without a commit."""
-        return self._make(Consumer, _QUICK, {**_MEMBER, "group.id": group, "auto.offset.reset": start})
+        forced = {**_MEMBER, "group.id": group, "auto.offset.reset": start, _ISOLATION: isolation}
+        if instance is not None:
+            forced["group.instance.id"] = instance
+        return self._make(Consumer, {**_QUICK, **(defaults or {})}, forced)
 
     def _make(
         self, kind: Callable[..., _Handle], defaults: Mapping[str, str], forced: Mapping[str, str] | None = None
     ) -> _Handle:
-        settings = {"log_level": "0", **defaults, **self.config, **(forced or {})}
+        settings: dict[str, Any] = {"log_level": "0", **defaults, **self.config, **(forced or {})}
+        if settings["log_level"] == "0":
+            settings["logger"] = _NOBODY
         settings |= {"bootstrap.servers": self.bootstrap, "client.id": self.client_id}
         try:
             return kind(settings)

@@ -9,6 +9,7 @@ from barnabas.client import (
     GroupDetails,
     GroupInfo,
     GroupMember,
+    HangingTransaction,
     KeysMove,
     Message,
     OffsetChange,
@@ -18,8 +19,10 @@ from barnabas.client import (
     RecordPlace,
     TopicDetails,
     TopicInfo,
+    TransactionDetails,
+    TransactionInfo,
 )
-from barnabas.core.errors import GroupIdNotFound, TopicExists, UnknownTopicOrPartition
+from barnabas.core.errors import GroupIdNotFound, TopicExists, TransactionalIdNotFound, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import TimestampType
 
@@ -143,6 +146,33 @@ class FakeBus:
     def _check_group(self, name: str) -> None:
         if name != "billing":
             raise GroupIdNotFound(f"group {name!r} does not exist")
+
+    def transactions(self, **asked: Any) -> list[TransactionInfo]:
+        self.asked = asked
+        return [TransactionInfo("billing", "Ongoing", 7, 1)]
+
+    def describe_transaction(self, transactional_id: str) -> TransactionDetails:
+        self._check_transactional_id(transactional_id)
+        if transactional_id == "idle":
+            return TransactionDetails("idle", "Empty", 7, 3, 60_000, None, None, (), 1)
+        partitions = (TopicPartition("orders", 0),)
+        return TransactionDetails(transactional_id, "Ongoing", 7, 3, 60_000, 1000, 12.3, partitions, 1)
+
+    def hanging_transactions(self, topic: str | None = None, *, older_than: float) -> list[HangingTransaction]:
+        self.asked = {"topic": topic, "older_than": older_than}
+        return [HangingTransaction("orders", 0, 42, 9, 2, -1, 1000.2, None)]
+
+    def abort_transaction(self, transactional_id: str) -> TransactionDetails:
+        details = self.describe_transaction(transactional_id)
+        self.asked = {"aborted": transactional_id}
+        return details
+
+    def abort_hanging_transaction(self, topic: str, partition: int, start_offset: int) -> None:
+        self.asked = {"aborted": (topic, partition, start_offset)}
+
+    def _check_transactional_id(self, transactional_id: str) -> None:
+        if transactional_id not in ("billing", "idle"):
+            raise TransactionalIdNotFound(f"transactional id {transactional_id!r} is not known")
 
     def get(self, topic: str, partition: int, offset: int) -> Message:
         log = self._log(topic)[partition]

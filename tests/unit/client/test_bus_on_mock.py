@@ -208,9 +208,8 @@ def test_columns_over_librdkafka_are_the_same(bus: Bus, topic: str) -> None:
 
     raw = bus.read_arrow(topic, start={0: 5}).read_all().sort_by(order)
     # What a bus with TLS or SASL does, which the mock does not speak.
-    slow = list(
-        arrow._read_slowly(bus._settings, bus._topics, topic, None, {0: 5}, None, columns := arrow.SCHEMA.names)
-    )
+    wanted = arrow.Wanted(topic, None, {0: 5}, None, "read_committed")
+    slow = list(arrow._read_slowly(bus._settings, bus._topics, wanted, columns := arrow.SCHEMA.names))
 
     assert columns == raw.column_names
     assert raw.num_rows == 95

@@ -1,31 +1,22 @@
-"""``barnabas demo``: a broker at work, ending in a table of what was checked.
+"""The first act of the demo: one broker at work.
 
-A broker is started as a process of its own. Orders stream into a topic of three partitions; in the middle of it the
-broker is killed with SIGKILL and started again, while the producer goes on. Then everything is read back and compared:
-all of it, single orders by id and by time, and the three partitions merged in order of time. At the end the topic is
-compacted by customer and history is deleted. Anything that does not add up ends in exit code 1.
+Orders stream into a topic of three partitions; in the middle of it the broker is killed with SIGKILL and started again,
+while the producer goes on. Then everything is read back and compared: all of it, single orders by id and by time, and
+the three partitions merged in order of time. At the end the topic is compacted by customer and history is deleted.
 """
 
 import json
 import random
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from barnabas.cli.demo.findings import DemoFailed, Findings
+from barnabas.cli.demo.process import BrokerProcess
 from barnabas.client import Bus, Message
 from barnabas.client.producers import Sent
-from barnabas.core.errors import BarnabasError
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 3
@@ -34,85 +25,7 @@ COUNTRIES: Final = ("AT", "BE", "CZ", "DE", "FR", "IT", "NL", "PL")
 COMPACTION_S: Final = 60.0
 
 
-class DemoFailed(BarnabasError):
-    """The demo found something that must not be."""
-
-
-@dataclass(slots=True)
-class Findings:
-    """The lines of the closing table."""
-
-    rows: list[tuple[str, str]] = field(default_factory=list)
-
-    def add(self, what: str, result: str) -> None:
-        self.rows.append((what, result))
-
-
-class BrokerProcess:
-    """``barnabas serve`` as a process, on the same port every time it is started."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._process: subprocess.Popen[str] | None = None
-        self.port = _free_port()
-
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    def start(self) -> float:
-        """Start it; returns the seconds until it was ready."""
-        command = [sys.executable, "-m", "barnabas.cli.main", "serve", "--listen", self.bootstrap]
-        settings = ("log.cleaner.backoff.ms=200", "log.retention.check.interval.ms=1000")
-        sets = [part for setting in settings for part in ("--set", setting)]
-        begin = time.perf_counter()
-        self._process = subprocess.Popen(
-            [*command, "--data-dir", str(self._directory), *sets],
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # Ctrl-C is for the demo, which then stops it
-        )
-        assert self._process.stdout is not None
-        if "ready" not in self._process.stdout.readline():
-            raise DemoFailed("the broker did not start")
-        return time.perf_counter() - begin
-
-    def kill(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-
-    def stop(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            self._process.wait()
-
-
-def run(*, orders: int, seed: int, keep: Path | None) -> None:
-    """Run the demo and print its table; what must not be is `DemoFailed`."""
-    console = Console()
-    if keep is not None and keep.exists():
-        raise DemoFailed(f"{keep} exists already; name a directory that does not")
-    directory = keep if keep is not None else Path(tempfile.mkdtemp(prefix="barnabas-demo-"))
-    findings = Findings()
-    broker = BrokerProcess(directory)
-    try:
-        findings.add("broker started, exec to ready", f"{broker.start() * 1000:,.0f} ms")
-        with Bus(broker.bootstrap) as bus:
-            _show(console, bus, broker, orders, random.Random(seed), findings)
-    finally:
-        broker.stop()
-        if keep is None:
-            shutil.rmtree(directory, ignore_errors=True)
-    table = Table("what", "result", title="Barnabas: one broker, from the first record to the last")
-    for row in findings.rows:
-        table.add_row(*row)
-    console.print(table)
-    if keep is not None:
-        console.print(f"The data is in {keep}: barnabas serve --data-dir {keep}")
-
-
-def _show(
+def show(
     console: Console, bus: Bus, broker: BrokerProcess, orders: int, dice: random.Random, findings: Findings
 ) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -266,9 +179,3 @@ def _check(message: Message) -> int:
     if (message.key, message.value, message.timestamp_ms) != (key.encode(), value.encode(), FIRST_MS + number):
         raise DemoFailed(f"order {number} at {message.partition}/{message.offset} is not what was written")
     return number
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

@@ -1,0 +1,62 @@
+"""``barnabas demo``: a broker at work, then a pipeline on Spark, ending in a table of what was checked.
+
+Anything that does not add up ends in exit code 1.
+"""
+
+import random
+import shutil
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from barnabas.cli.demo import one_broker
+from barnabas.cli.demo.findings import DemoFailed, Findings
+from barnabas.cli.demo.process import BrokerProcess
+from barnabas.client import Bus
+
+NEEDED = ("pyspark", "deltalake")
+
+
+def run(*, orders: int, seed: int, seconds: float, rate: int, keep: Path | None, with_pipeline: bool) -> None:
+    """Run the demo and print its table; what must not be is `DemoFailed`."""
+    console = Console()
+    if keep is not None and keep.exists():
+        raise DemoFailed(f"{keep} exists already; name a directory that does not")
+    directory = keep if keep is not None else Path(tempfile.mkdtemp(prefix="barnabas-demo-"))
+    try:
+        _act(console, directory, orders=orders, seed=seed)
+        missing = [name for name in NEEDED if find_spec(name) is None]
+        if with_pipeline and missing:
+            console.print(f"The pipeline needs {' and '.join(missing)}: pip install 'barnabas[spark,tables]'")
+        elif with_pipeline:
+            from barnabas.cli.demo.orders_pipeline import show
+
+            show(console, directory / "pipeline", seconds=seconds, rate=rate, seed=seed)
+    finally:
+        if keep is None:
+            shutil.rmtree(directory, ignore_errors=True)
+    if keep is not None:
+        console.print(f"The data is in {keep}: barnabas serve --data-dir {keep / 'broker'}")
+
+
+def _act(console: Console, directory: Path, *, orders: int, seed: int) -> None:
+    findings = Findings()
+    broker = BrokerProcess(directory / "broker")
+    try:
+        findings.add("broker started, exec to ready", f"{broker.start() * 1000:,.0f} ms")
+        with Bus(broker.bootstrap) as bus:
+            one_broker.show(console, bus, broker, orders, random.Random(seed), findings)
+    finally:
+        broker.stop()
+    print_table(console, findings, title="Barnabas: one broker, from the first record to the last")
+
+
+def print_table(console: Console, findings: Findings, *, title: str) -> None:
+    """What an act has found out."""
+    table = Table("what", "result", title=title)
+    for row in findings.rows:
+        table.add_row(*row)
+    console.print(table)

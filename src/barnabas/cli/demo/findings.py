@@ -1,0 +1,19 @@
+"""What the demo found out: the lines of its closing table, or that something must not be."""
+
+from dataclasses import dataclass, field
+
+from barnabas.core.errors import BarnabasError
+
+
+class DemoFailed(BarnabasError):
+    """The demo found something that must not be."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """The lines of the closing table."""
+
+    rows: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, what: str, result: str) -> None:
+        self.rows.append((what, result))
