@@ -1,0 +1,80 @@
+"""One Spark session and one broker for all tests here that want one; topics are named apart.
+
+A JVM takes seconds to start and a core while it does: all of these tests run in one process, also under xdist
+(`--dist loadgroup`), so there is one.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.testing.embedded import EmbeddedBroker
+
+if TYPE_CHECKING:
+    from barnabas.client import Bus
+
+HERE = Path(__file__).parent
+MakeTopic = Callable[..., str]
+
+_numbers = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The session of this process."""
+    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'barnabas[spark]'")
+    from barnabas.spark import session  # noqa: PLC0415
+
+    settings = {
+        "spark.driver.memory": "2g",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.log.level": "ERROR",
+    }
+    running = session("tests", settings=settings)
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_broker() -> Iterator[EmbeddedBroker]:
+    """A broker that compacts at once, in this process."""
+    with EmbeddedBroker({"log.cleaner.backoff.ms": "50"}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def bootstrap(spark_broker: EmbeddedBroker) -> str:
+    return spark_broker.bootstrap
+
+
+@pytest.fixture
+def client(spark_broker: EmbeddedBroker) -> "Bus":
+    """A client of the broker that these tests share."""
+    return spark_broker.bus
+
+
+@pytest.fixture
+def make_topic(client: "Bus") -> MakeTopic:
+    """Create a topic of its own for a test; returns its name."""
+
+    def make(partitions: int = 1, **configs: str) -> str:
+        name = f"spark-{next(_numbers)}"
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        client.create_topic(name, partitions=partitions, config=settings)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def topic(make_topic: MakeTopic) -> str:
+    return make_topic()

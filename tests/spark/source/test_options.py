@@ -1,0 +1,164 @@
+"""Options, sharing and splitting, without Spark running."""
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.core.model import TopicPartition
+from barnabas.spark.source.data_loss import Loss
+from barnabas.spark.source.limits import share_bytes, share_offsets
+from barnabas.spark.source.offsets import from_json, to_json
+from barnabas.spark.source.options import parse_options
+from barnabas.spark.source.planning import OffsetRange, plan
+from barnabas.spark.source.refusals import InvalidOption
+
+BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
+KEYS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
+COUNTS = st.fixed_dictionaries({key: st.integers(0, 10_000) for key in KEYS})
+
+
+def parse(mode: Any = "stream", **options: str) -> Any:
+    return parse_options({**BASE, **{name.replace("__", "."): value for name, value in options.items()}}, mode)
+
+
+def test_options_have_the_defaults_of_the_page() -> None:
+    options = parse()
+
+    assert options.address.settings.bootstrap == "localhost:9092"
+    assert options.is_committed
+    assert options.fail_on_data_loss
+    assert not options.include_headers
+    assert (options.start.everywhere, options.end.everywhere) == (-1, -1)
+    assert parse("batch").start.everywhere == -2
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_names_are_known_in_any_case_and_sizes_and_times_have_units() -> None:
+    options = parse(MAXOFFSETSPERTRIGGER="7", maxBytesPerTrigger="64m", minOffsetsPerTrigger="3", maxTriggerDelay="2m")
+
+    assert options.limits.max_offsets == 7
+    assert options.limits.max_bytes == 64 * 2**20
+    assert options.limits.max_trigger_delay_ms == 120_000
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"bootstrap": "x:1"}, "options 'kafka.bootstrap.servers' and 'bootstrap' contradict each other"),
+        (
+            {"kafka__bootstrap__servers": "not an address"},
+            "'kafka.bootstrap.servers' is 'not an address'; it is a list",
+        ),
+        ({"subscribe": " , "}, "'subscribe' names no topic"),
+        ({"subscribe": "t", "subscribePattern": "t"}, "'subscribe' and 'subscribePattern' contradict"),
+        ({"startingOffsets": "first"}, "'startingOffsets' is 'first'; it may be 'earliest', 'latest' or"),
+        ({"startingOffsets": '{"t": 5}'}, "it is written as"),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, "with numbers from -2 on"),
+        ({"startingOffsets": "earliest", "startingTimestamp": "1"}, "'startingOffsets' and 'startingTimestamp'"),
+        ({"endingOffsets": "latest"}, "'endingOffsets' is for a batch read, and this is a stream"),
+        ({"maxOffsetsPerTrigger": "many"}, "'maxOffsetsPerTrigger' is 'many'; it is a whole number from 1 on"),
+        ({"maxOffsetsPerTrigger": "0"}, "it is a whole number from 1 on"),
+        ({"maxBytesPerTrigger": "10 apples"}, "it is a size such as"),
+        ({"maxTriggerDelay": "1m"}, "'maxTriggerDelay' says how long 'minOffsetsPerTrigger' may wait"),
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "more than 'maxOffsetsPerTrigger', 4"),
+        ({"failOnDataLoss": "maybe"}, "'failOnDataLoss' is 'maybe'; it may be true or false"),
+        ({"isolation__level": "serializable"}, "it may be read_committed or read_uncommitted"),
+        ({"kafka__auto__offset__reset": "latest"}, "'kafka.auto.offset.reset' is not yours to set here"),
+        ({"group": " "}, "'group' is empty"),
+        ({"topic": "t"}, "unknown option 'topic'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(options: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidOption) as refusal:
+        parse(**options)
+
+    assert said in str(refusal.value)
+
+
+def test_offsets_of_partitions_that_are_not_read_are_refused() -> None:
+    assigned = {"kafka.bootstrap.servers": "x:1", "assign": '{"t": [0]}'}
+
+    with pytest.raises(InvalidOption, match="'startingOffsets' names t-1, which option 'assign' does not"):
+        parse_options({**assigned, "startingOffsets": '{"t": {"0": 1, "1": 2}}'}, "stream")
+
+
+def test_security_settings_reach_librdkafka_in_its_words() -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a\\"b";'
+    options = parse(
+        kafka__security__protocol="SASL_SSL", kafka__sasl__mechanism="PLAIN", kafka__sasl__jaas__config=jaas
+    )
+
+    assert not options.address.is_plaintext
+    assert options.address.config == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "me",
+        "sasl.password": 'a"b',
+    }
+
+
+def test_a_setting_without_effect_is_said_so(caplog: pytest.LogCaptureFixture) -> None:
+    options = parse(kafka__max__poll__records="5", kafka__group__id="g")
+
+    assert options.address.is_plaintext
+    assert [record.getMessage().split(" has no effect")[0] for record in caplog.records] == [
+        "option 'kafka.max.poll.records'",
+        "option 'kafka.group.id'",
+    ]
+
+
+def test_offsets_are_written_as_spark_writes_them_and_in_one_order() -> None:
+    offsets = {TopicPartition("b", 0): 1, TopicPartition("a", 10): 2, TopicPartition("a", 9): 3}
+
+    assert json.dumps(to_json(offsets)) == '{"a": {"9": 3, "10": 2}, "b": {"0": 1}}'
+    assert from_json(to_json(offsets)) == offsets
+
+
+@given(COUNTS, st.integers(1, 20_000))
+def test_shares_add_up_to_the_limit_and_no_partition_starves(left: dict[TopicPartition, int], limit: int) -> None:
+    shares = share_offsets(left, limit)
+
+    assert sum(shares.values()) == min(sum(left.values()), limit)
+    assert all(0 < count <= left[key] for key, count in shares.items())
+    if limit >= len(KEYS):
+        assert set(shares) == {key for key, count in left.items() if count}
+
+
+@given(COUNTS, st.integers(1, 10**9), st.lists(st.floats(1, 10**6), min_size=3, max_size=3))
+def test_a_share_of_bytes_is_within_the_limit_or_one_offset(
+    left: dict[TopicPartition, int], limit: int, sizes: list[float]
+) -> None:
+    each = dict(zip(KEYS, sizes, strict=True))
+
+    shares = share_bytes(left, each, limit)
+
+    size = sum(count * each[key] for key, count in shares.items())
+    assert all(0 < count <= left[key] for key, count in shares.items())
+    assert bool(shares) == any(left.values())
+    assert size <= limit * 1.001 + sum(sizes) or sum(shares.values()) == 1
+
+
+@given(COUNTS, st.none() | st.integers(1, 50), st.none() | st.integers(1000, 5000))
+def test_tasks_cover_every_range_once(
+    left: dict[TopicPartition, int], min_partitions: int | None, max_records: int | None
+) -> None:
+    ranges = [OffsetRange(key, 100, 100 + count) for key, count in left.items()]
+
+    tasks = plan(ranges, min_partitions=min_partitions, max_records=max_records)
+
+    covered = [(task.key, offset) for task in tasks for offset in range(task.start_offset, task.end_offset)]
+    assert covered == [(key, 100 + at) for key in KEYS for at in range(left[key])]
+    assert all(task.count > 0 for task in tasks)
+    assert max_records is None or all(task.count <= max_records for task in tasks)
+
+
+def test_a_loss_says_which_offsets_are_gone() -> None:
+    key = TopicPartition("t", 0)
+
+    assert str(Loss(key, 2, 6, 6, 10)) == "t-0: offsets 2 to 5 are gone, it begins at 6 now"
+    assert str(Loss(key, 5, 6, 6, 10)) == "t-0: offset 5 is gone, it begins at 6 now"
+    assert "from 3 on are gone, the partition does not exist any more" in str(Loss(key, 3, None, None, None))
