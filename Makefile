@@ -37,7 +37,7 @@ $(STAMP): pyproject.toml
 	@echo "installed; '. $(VENV)/bin/activate' puts the barnabas command on your PATH"
 
 test: setup ## Run all tests
-	@$(VENV_PYTHON) -m pytest -n $(WORKERS) $(ARGS)
+	@$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 demo: setup ## See it work: a broker, a SIGKILL in the middle, every record accounted for
 	@$(VENV_PYTHON) -m barnabas.cli.main demo $(ARGS)

@@ -1,7 +1,7 @@
 """Helpers of these tests: records into topics, and streams that are run to an end."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,15 @@ WAIT_S = 60.0
 
 
 def produce(
-    bootstrap: str, topic: str, records: Iterable[tuple[Any, ...]], *, partition: int = -1, **config: Any
+    bootstrap: str,
+    topic: str,
+    records: Iterable[tuple[Any, ...]],
+    *,
+    partition: int = -1,
+    config: Mapping[str, Any] | None = None,
 ) -> None:
     """Send (key, value), (key, value, headers) or (key, value, headers, timestamp) and wait for all."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **config})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **(config or {})})
     failures: list[Any] = []
     for key, value, *more in records:
         fields = dict(zip(("headers", "timestamp"), more, strict=False))

@@ -85,7 +85,7 @@ def test_large_ranges_are_split_into_tasks(spark: Any, bootstrap: str, make_topi
 
 
 def test_a_reader_that_is_left_early_leaves_nothing_behind_for_the_next(spark: Any, bootstrap: str, topic: str) -> None:
-    produce(bootstrap, topic, [(None, b"x" * 10_000)] * 4000, **{"queue.buffering.max.kbytes": 100_000})
+    produce(bootstrap, topic, [(None, b"x" * 10_000)] * 4000, config={"queue.buffering.max.kbytes": 100_000})
 
     for _ in range(2):
         assert len(batch(spark, bootstrap, topic).limit(5).collect()) == 5

@@ -43,7 +43,7 @@ def test_keys_and_values_may_be_null_or_empty_and_headers_are_null_without_any(
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_is_read(spark: Any, bootstrap: str, topic: str, codec: str) -> None:
     records = [(key, value * 50) for key, value in numbered(500)]
-    produce(bootstrap, topic, records, **{"compression.type": codec})
+    produce(bootstrap, topic, records, config={"compression.type": codec})
 
     rows = batch(spark, bootstrap, topic).orderBy("offset").collect()
 
@@ -53,7 +53,10 @@ def test_every_codec_is_read(spark: Any, bootstrap: str, topic: str, codec: str)
 def test_values_of_10_mb_are_read(spark: Any, bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(max_message_bytes="12000000")
     produce(
-        bootstrap, topic, [(b"a", b"x" * 10_000_000), (b"b", b"y" * 10_000_000)], **{"message.max.bytes": 12_000_000}
+        bootstrap,
+        topic,
+        [(b"a", b"x" * 10_000_000), (b"b", b"y" * 10_000_000)],
+        config={"message.max.bytes": 12_000_000},
     )
 
     rows = batch(spark, bootstrap, topic).selectExpr("length(value) as n", "right(value, 1) as last").collect()
@@ -63,7 +66,7 @@ def test_values_of_10_mb_are_read(spark: Any, bootstrap: str, make_topic: MakeTo
 
 def test_records_that_unpack_to_far_more_than_was_fetched_are_read(spark: Any, bootstrap: str, topic: str) -> None:
     value = b"z" * 700_000
-    produce(bootstrap, topic, [(None, value)] * 300, **{"compression.type": "zstd", "batch.num.messages": 10})
+    produce(bootstrap, topic, [(None, value)] * 300, config={"compression.type": "zstd", "batch.num.messages": 10})
 
     found = batch(spark, bootstrap, topic).selectExpr("sum(length(value)) as n", "count(*) as rows").first()
 
@@ -96,7 +99,7 @@ def test_offsets_that_compaction_removed_are_passed_over(
 
     def is_compacted() -> bool:
         produce(bootstrap, topic, [(b"roll", b"the segment")])
-        return client.read_arrow(topic, columns=["offset"]).read_all().num_rows < 100
+        return int(client.read_arrow(topic, columns=["offset"]).read_all().num_rows) < 100
 
     wait_until(is_compacted)
     rows = frame.collect()

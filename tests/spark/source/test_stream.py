@@ -49,7 +49,7 @@ def test_batches_are_limited_by_offsets_and_shared_among_partitions(
 
 
 def test_batches_are_limited_by_bytes(spark: Any, bootstrap: str, topic: str, tmp_path: Path) -> None:
-    produce(bootstrap, topic, [(None, b"x" * 1000)] * 300, **{"batch.num.messages": 10})
+    produce(bootstrap, topic, [(None, b"x" * 1000)] * 300, config={"batch.num.messages": 10})
 
     read = run_available(stream(spark, bootstrap, topic, maxBytesPerTrigger="100k"), tmp_path)
 

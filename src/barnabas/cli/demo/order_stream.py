@@ -42,6 +42,11 @@ class OrderStream:
     def is_over(self) -> bool:
         return not self._thread.is_alive()
 
+    def send_first(self, count: int) -> None:
+        """Send some at once, so that whoever reads them warms up."""
+        self._send(min(count, self.total))
+        self._bus.flush(60)
+
     def start(self) -> None:
         self._thread.start()
 
@@ -52,14 +57,16 @@ class OrderStream:
             self.failure = error
 
     def _send_all(self) -> None:
-        begin = time.monotonic()
+        begin, first = time.monotonic(), self.sent
         while self.sent < self.total:
-            due = min(int((time.monotonic() - begin) * self._rate) + 1, self.total)
-            for number in range(self.sent, due):
-                self._bus.send(self._topic, self._make(number), key=f"customer-{number % CUSTOMERS}")
-                self.sent += 1
+            self._send(min(first + int((time.monotonic() - begin) * self._rate) + 1, self.total))
             time.sleep(0.01)
         self._bus.flush(60)
+
+    def _send(self, up_to: int) -> None:
+        for number in range(self.sent, up_to):
+            self._bus.send(self._topic, self._make(number), key=f"customer-{number % CUSTOMERS}")
+            self.sent += 1
 
     def _make(self, number: int) -> str:
         country = self._dice.choice(COUNTRIES)

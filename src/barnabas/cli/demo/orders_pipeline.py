@@ -5,7 +5,9 @@ order goes to a Delta table. All three are exactly once, so at the end each sum 
 """
 
 import json
+import os
 import statistics
+import sys
 import threading
 import time
 from collections import Counter
@@ -27,6 +29,7 @@ from barnabas.spark import Pipeline
 ORDERS, REVENUE, DEAD, GROUP, ARCHIVE = "orders", "revenue", "orders.dead", "orders-pipeline", "orders"
 PATIENCE_S: Final = 120.0
 SHOWN_EVERY_S: Final = 0.25
+WARM_UP: Final = 200
 
 
 def show(console: Console, directory: Path, *, seconds: float, rate: int, seed: int) -> None:
@@ -95,11 +98,30 @@ def _run(console: Console, bus: Bus, directory: Path, stream: OrderStream, findi
     console.print("starting Spark ...")
     begin = time.perf_counter()
     pipeline = Pipeline.from_dict(describe(bus.bootstrap, directory))
-    with pipeline.start(), _watching_revenue(bus) as revenue:
-        findings.add("Spark and the pipeline started", f"{time.perf_counter() - begin:.1f} s")
+    with _java_writes_to(directory / "spark.log"):
+        running = pipeline.start()
+    with running, _watching_revenue(bus) as revenue:
+        stream.send_first(WARM_UP)
+        _wait_for(stream, revenue)
+        findings.add("Spark started, first orders through", f"{time.perf_counter() - begin:.1f} s")
+        revenue.latencies_ms.clear()
         stream.start()
         _wait(console, directory, stream, revenue)
     _check(bus, directory, stream, revenue, findings)
+
+
+@contextmanager
+def _java_writes_to(path: Path) -> Iterator[None]:
+    """A JVM that is started inside has this file for its standard error, as long as it lives."""
+    sys.stderr.flush()
+    ours = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
 
 
 class Revenue:
@@ -143,6 +165,15 @@ def _watching_revenue(bus: Bus) -> Iterator[Revenue]:
     finally:
         stop.set()
         thread.join(10)
+
+
+def _wait_for(stream: OrderStream, revenue: Revenue) -> None:
+    """Return when what was sent so far is through, or cannot be."""
+    deadline = time.monotonic() + PATIENCE_S
+    while revenue.by_country() != stream.cents and revenue.failure is None:
+        if time.monotonic() > deadline:
+            raise DemoFailed(f"no order came through the pipeline for {PATIENCE_S:.0f} s; see spark.log with --keep")
+        time.sleep(SHOWN_EVERY_S)
 
 
 def _wait(console: Console, directory: Path, stream: OrderStream, revenue: Revenue) -> None:
@@ -194,7 +225,7 @@ def _check(bus: Bus, directory: Path, stream: OrderStream, revenue: Revenue, fin
     table = _table_by_country(directory)
     dead = sum(1 for _ in bus.consume(DEAD, until_end=True))
     consumed = sum(1 for _ in bus.consume(ORDERS, until_end=True))
-    lag = sum(part.lag or 0 for part in bus.describe_group(GROUP).partitions)
+    lag = sum(part.lag or 0 for part in bus.describe_group(f"{GROUP}.archive").partitions)
     found = {
         "orders produced, acknowledged on disk": (stream.sent, consumed),
         "good orders, rows in the Delta table": (stream.good, _archived(directory)),

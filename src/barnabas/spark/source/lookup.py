@@ -1,0 +1,242 @@
+"""What the driver asks a cluster: which partitions there are, where they begin and end, how large their records are.
+
+Two ways to ask: over plain connections, at a fraction of a millisecond a question, and through librdkafka where TLS
+or SASL is in the way. A leader that moves and a connection that breaks are tried again until a deadline; a cluster
+that was never reached is given up sooner, with a line that says so.
+"""
+
+import datetime
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeVar
+
+from kio.static.primitive import i32Timedelta
+
+from barnabas.client.connection import FETCH, LIST_OFFSETS, METADATA, Connection, make
+from barnabas.client.errors import Unreachable, refusal_of
+from barnabas.client.settings import Settings, parse_bootstrap
+from barnabas.core.errors import BarnabasError
+from barnabas.core.model import TopicPartition
+from barnabas.core.records.batch import iter_whole_batches
+from barnabas.spark.source.offsets import Offsets
+
+_T = TypeVar("_T")
+_Address = tuple[str, int]
+
+PATIENCE_S: Final = 30.0
+_RETRY_S: Final = 0.1
+_UNKNOWN_TOPIC: Final = 3
+_INVALID_TOPIC: Final = 17
+# What a new look at the metadata may cure: a leader that moved, or is not there yet.
+_MOVED: Final = frozenset({5, 6, 7, 9, 74, 75, 78, 100, 103})
+_SAMPLE_BYTES: Final = 64 * 1024
+_NO_WAIT: Final = i32Timedelta.parse(datetime.timedelta())
+
+
+class Lookup(Protocol):
+    """One cluster, asked by one thread."""
+
+    def partitions(self, topics: Iterable[str] | None) -> dict[str, list[int]]:
+        """The partitions of these topics, or of all; a topic that does not exist is left out."""
+
+    def offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        """The offset for a time, or for EARLIEST or LATEST, of each partition; -1 where there is none.
+
+        A partition that does not exist is `UnknownTopicOrPartition`.
+        """
+
+    def bytes_per_offset(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+        """About how much of the log one offset takes, from a look at the first batches; without those it cannot say."""
+
+    def close(self) -> None: ...
+
+
+class _Passing(BarnabasError):
+    """A refusal that another attempt may cure."""
+
+    kafka_code = 6
+
+
+class PlainLookup:
+    """Asks over plain connections, which it keeps."""
+
+    def __init__(self, settings: Settings, *, is_committed: bool, patience_s: float) -> None:
+        self._settings = settings
+        self._bootstrap = parse_bootstrap(settings.bootstrap)
+        self._isolation = int(is_committed)
+        self._patience_s = patience_s
+        self._connections: dict[_Address, Connection] = {}
+        self._leaders: dict[TopicPartition, _Address] = {}
+        self._was_reached = False
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._leaders.clear()
+
+    def partitions(self, topics: Iterable[str] | None) -> dict[str, list[int]]:
+        wanted = None if topics is None else sorted(set(topics))
+        return self._trying(lambda: self._ask_partitions(wanted))
+
+    def offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        return self._trying(lambda: self._ask_offsets(wanted)) if wanted else {}
+
+    def bytes_per_offset(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+        return self._trying(lambda: self._sample(starts)) if starts else {}
+
+    def _trying(self, attempt: Callable[[], _T]) -> _T:
+        """What an attempt gives; tried again, over new connections, while it fails for a reason that may pass."""
+        deadline = time.monotonic() + (max(PATIENCE_S, self._patience_s) if self._was_reached else self._patience_s)
+        while True:
+            try:
+                found = attempt()
+                self._was_reached = True
+                return found
+            except (_Passing, Unreachable) as error:
+                self.close()
+                if time.monotonic() + _RETRY_S > deadline:
+                    raise self._gave_up(error) from None
+                time.sleep(_RETRY_S)
+
+    def _gave_up(self, error: BarnabasError) -> BarnabasError:
+        if self._was_reached or not isinstance(error, Unreachable):
+            return error
+        where = self._settings.bootstrap
+        return Unreachable(
+            f"no broker at {where} answered within {self._patience_s:g} s: {error}; is one running there?"
+        )
+
+    def _ask_partitions(self, topics: list[str] | None) -> dict[str, list[int]]:
+        connection = self._any_connection()
+        messages = connection.messages(METADATA)
+        wanted = None if topics is None else tuple(make(messages.MetadataRequestTopic, name=each) for each in topics)
+        request = make(
+            messages.MetadataRequest,
+            topics=wanted,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        answer = connection.call(request)
+        brokers = {int(each.node_id): (str(each.host), int(each.port)) for each in answer.brokers}
+        found: dict[str, list[int]] = {}
+        for topic in answer.topics:
+            if int(topic.error_code) in (_UNKNOWN_TOPIC, _INVALID_TOPIC):
+                continue
+            name = str(topic.name)
+            _check(topic.error_code, f"read topic {name!r}")
+            found[name] = sorted(int(each.partition_index) for each in topic.partitions)
+            for each in topic.partitions:
+                key, leader = TopicPartition(name, int(each.partition_index)), brokers.get(int(each.leader_id))
+                if leader is None:
+                    self._leaders.pop(key, None)
+                else:
+                    self._leaders[key] = leader
+        return found
+
+    def _ask_offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        found: Offsets = {}
+        for leader, keys in self._by_leader(wanted).items():
+            connection = self._connect(leader)
+            messages = connection.messages(LIST_OFFSETS)
+            topics = tuple(
+                messages.ListOffsetsTopic(
+                    name=topic,
+                    partitions=tuple(
+                        make(messages.ListOffsetsPartition, partition_index=key.partition, timestamp=wanted[key])
+                        for key in of_topic
+                    ),
+                )
+                for topic, of_topic in _by_topic(keys).items()
+            )
+            request = make(messages.ListOffsetsRequest, replica_id=-1, isolation_level=self._isolation, topics=topics)
+            for topic in connection.call(request).topics:
+                for each in topic.partitions:
+                    key = TopicPartition(str(topic.name), int(each.partition_index))
+                    _check(each.error_code, f"look up offsets of {key}")
+                    found[key] = int(each.offset)
+        return found
+
+    def _sample(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+        found = {}
+        for leader, keys in self._by_leader(starts).items():
+            connection = self._connect(leader)
+            for key in keys:  # one by one: an answer is bounded as a whole, and the first partition would fill it
+                answer = connection.call(self._sample_request(connection, key, starts[key]))
+                for topic in answer.responses:
+                    for each in topic.partitions:
+                        size = _bytes_per_offset(each.records or b"")
+                        if int(each.error_code) == 0 and size is not None:
+                            found[key] = size
+        return found
+
+    def _sample_request(self, connection: Connection, key: TopicPartition, offset: int) -> Any:
+        messages = connection.messages(FETCH)
+        partition = make(
+            messages.FetchPartition,
+            partition=key.partition,
+            fetch_offset=offset,
+            partition_max_bytes=_SAMPLE_BYTES,
+        )
+        return make(
+            messages.FetchRequest,
+            replica_id=-1,
+            max_wait=_NO_WAIT,
+            min_bytes=0,
+            max_bytes=_SAMPLE_BYTES,
+            isolation_level=self._isolation,
+            topics=(messages.FetchTopic(topic=key.topic, partitions=(partition,)),),
+            forgotten_topics_data=(),
+        )
+
+    def _by_leader(self, keys: Iterable[TopicPartition]) -> dict[_Address, list[TopicPartition]]:
+        wanted = sorted(keys)
+        if any(key not in self._leaders for key in wanted):
+            there = self._ask_partitions(sorted({key.topic for key in wanted}))
+            for key in wanted:
+                if key.partition not in there.get(key.topic, ()):
+                    raise refusal_of(_UNKNOWN_TOPIC, f"{key} does not exist")
+        grouped: dict[_Address, list[TopicPartition]] = {}
+        for key in wanted:
+            if key not in self._leaders:
+                raise _Passing(f"{key} has no leader")
+            grouped.setdefault(self._leaders[key], []).append(key)
+        return grouped
+
+    def _any_connection(self) -> Connection:
+        problem: BarnabasError = Unreachable("no broker address was given")
+        for address in dict.fromkeys([*self._connections, *self._bootstrap]):
+            try:
+                return self._connect(address)
+            except BarnabasError as error:
+                problem = error
+        raise problem
+
+    def _connect(self, address: _Address) -> Connection:
+        if address not in self._connections:
+            self._connections[address] = Connection(*address, self._settings.client_id)
+        return self._connections[address]
+
+
+def _by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    grouped: dict[str, list[TopicPartition]] = {}
+    for key in keys:
+        grouped.setdefault(key.topic, []).append(key)
+    return grouped
+
+
+def _check(code: Any, doing: str) -> None:
+    number = int(code)
+    if number == 0:
+        return
+    message = f"cannot {doing}: {getattr(code, 'name', str(number)).replace('_', ' ')}"
+    raise _Passing(message) if number in _MOVED else refusal_of(number, message)
+
+
+def _bytes_per_offset(records: Any) -> float | None:
+    first, end, size = None, 0, 0
+    for _, header in iter_whole_batches(records):
+        first = header.base_offset if first is None else first
+        end, size = header.next_offset, size + header.size
+    return None if first is None else size / max(end - first, 1)

@@ -1,0 +1,35 @@
+"""A batch read, as Spark calls it. What is read is decided in `batch_planner`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from barnabas.spark.source.options import ReadOptions
+from barnabas.spark.source.planning import RangePartition
+from barnabas.spark.source.refusals import plain_refusals
+from barnabas.spark.source.rows import RowLayout, check_schema
+
+
+class BatchReader(DataSourceReader):
+    """Plans in the driver, reads in the workers; all it carries between them are its options and its schema."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        check_schema(schema)
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        from barnabas.spark.source.batch_planner import plan_batch
+
+        with plain_refusals():
+            return [RangePartition(each) for each in plan_batch(self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        if not isinstance(partition, RangePartition):  # Spark's stand-in where there is nothing to read
+            return
+        from barnabas.spark.source.fetching import read_range
+
+        with plain_refusals():
+            yield from read_range(self._options, partition.range_, RowLayout(self._schema))

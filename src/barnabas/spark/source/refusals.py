@@ -1,0 +1,39 @@
+"""What a user did wrong or a cluster refused, said in one line instead of a stack.
+
+Spark runs a data source in a Python worker and sends back the traceback of whatever it raises. A refusal's traceback
+tells a user nothing: where a refusal leaves our code, this asks Spark's worker, which ends with it, to leave it out.
+Anything else is a bug and keeps its traceback.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from barnabas.core.errors import BarnabasError, InvalidConfig
+
+# Spark's own switch, read by a worker when it reports what ended it.
+_HIDE: Final = "SPARK_HIDE_TRACEBACK"
+# Only a worker has one of these; the variable of anybody else's process is not ours to set.
+_WORKER_MARKS: Final = ("PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SOCK_PATH", "PYTHON_WORKER_FACTORY_SECRET")
+
+
+class InvalidOption(InvalidConfig):
+    """An option of the data source that does not exist, makes no sense, or contradicts another."""
+
+
+class DataLoss(BarnabasError):
+    """Records that were to be read are gone."""
+
+    kafka_code = 1
+
+
+@contextmanager
+def plain_refusals() -> Iterator[None]:
+    """Let a refusal out of a Spark worker without its traceback."""
+    try:
+        yield
+    except BarnabasError:
+        if any(mark in os.environ for mark in _WORKER_MARKS):
+            os.environ[_HIDE] = "1"
+        raise

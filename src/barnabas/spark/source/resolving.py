@@ -1,0 +1,88 @@
+"""What a query's options come to on a cluster: the partitions they select, the offsets they start and end at."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from barnabas.core.errors import UnknownTopicOrPartition
+from barnabas.core.model import TopicPartition
+from barnabas.spark.source.lookup import Lookup, PlainLookup
+from barnabas.spark.source.offsets import EARLIEST, LATEST, Offsets
+from barnabas.spark.source.options import Bound, ReadOptions, Selection
+from barnabas.spark.source.refusals import InvalidOption
+
+
+def open_lookup(options: ReadOptions) -> Lookup:
+    if options.address.is_plaintext:
+        return PlainLookup(options.address.settings, is_committed=options.is_committed, patience_s=options.patience_s)
+    from barnabas.spark.source.secured_lookup import SecuredLookup
+
+    return SecuredLookup(options.address.settings, is_committed=options.is_committed, patience_s=options.patience_s)
+
+
+def select(lookup: Lookup, selection: Selection) -> list[TopicPartition]:
+    """The partitions that are there; of a topic that is not, none."""
+    if selection.partitions:
+        there = lookup.partitions({key.topic for key in selection.partitions})
+        return [key for key in selection.partitions if key.partition in there.get(key.topic, ())]
+    if selection.pattern is None:
+        there = lookup.partitions(selection.topics)
+    else:
+        # A pattern is for the whole name, as Java's is in Spark's source. The cluster's own topics are not data.
+        matches = re.compile(selection.pattern).fullmatch
+        everything = lookup.partitions(None)
+        there = {name: ids for name, ids in everything.items() if matches(name) and not name.startswith("__")}
+    return [TopicPartition(name, id_) for name in sorted(there) for id_ in there[name]]
+
+
+def check_all_there(selection: Selection, found: Iterable[TopicPartition]) -> None:
+    """Refuse a topic or a partition that was named and does not exist."""
+    there = set(found)
+    for key in selection.partitions:
+        if key not in there:
+            raise UnknownTopicOrPartition(f"partition {key} does not exist, and option 'assign' names it")
+    topics = {key.topic for key in there}
+    for topic in selection.topics:
+        if topic not in topics:
+            raise UnknownTopicOrPartition(f"topic {topic!r} does not exist, and option 'subscribe' names it")
+
+
+def resolve_start(lookup: Lookup, keys: Iterable[TopicPartition], options: ReadOptions) -> Offsets:
+    """The first offset to read of each partition."""
+    found = _resolve(lookup, list(keys), options.start)
+    late = [key for key, offset in found.items() if offset < 0]
+    if late and not options.late_start_is_latest:
+        raise InvalidOption(
+            f"option {options.start.option!r}: {late[0]} has no record that new; "
+            "set the option startingOffsetsByTimestampStrategy to latest to wait for one"
+        )
+    return found | lookup.offsets(dict.fromkeys(late, LATEST))
+
+
+def resolve_end(lookup: Lookup, keys: Iterable[TopicPartition], options: ReadOptions) -> Offsets:
+    """The offset after the last one to read of each partition."""
+    found = _resolve(lookup, list(keys), options.end)
+    late = [key for key, offset in found.items() if offset < 0]  # nothing is that new: read all there is
+    return found | lookup.offsets(dict.fromkeys(late, LATEST))
+
+
+def _resolve(lookup: Lookup, keys: list[TopicPartition], bound: Bound) -> Offsets:
+    """What a bound says of each partition; -1 where there is nothing as new as the time it names."""
+    if bound.everywhere is not None:
+        return lookup.offsets(dict.fromkeys(keys, bound.everywhere))
+    if bound.timestamp_ms is not None:
+        return lookup.offsets(dict.fromkeys(keys, bound.timestamp_ms))
+    if bound.timestamps_ms:
+        return lookup.offsets(_of_each(keys, bound.timestamps_ms, bound.option))
+    said = _of_each(keys, bound.offsets, bound.option)
+    named = {key: offset for key, offset in said.items() if offset in (EARLIEST, LATEST)}
+    return said | lookup.offsets(named)
+
+
+def _of_each(keys: list[TopicPartition], said: Mapping[TopicPartition, int], option: str) -> Offsets:
+    for key in sorted(said):
+        if key not in keys:
+            raise InvalidOption(f"option {option!r} names {key}, which does not exist or is not read")
+    for key in keys:
+        if key not in said:
+            raise InvalidOption(f"option {option!r} says nothing of {key}: name every partition that is read")
+    return {key: said[key] for key in keys}

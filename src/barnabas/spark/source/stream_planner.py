@@ -1,0 +1,135 @@
+"""What a stream reads next, decided in the driver.
+
+Partitions that appear later are in the end of a batch and not in its start, and are read from their beginning. Those
+that are gone, or shorter than what was read of them, are lost data: refused, or left behind with a warning; then what
+there is now is read from its beginning. Such a partition's end is before its start, which no other's ever is.
+"""
+
+import time
+from typing import TYPE_CHECKING
+
+from barnabas.core.model import TopicPartition
+from barnabas.spark.source.data_loss import Loss, report_loss
+from barnabas.spark.source.limits import share_bytes, share_offsets
+from barnabas.spark.source.offsets import EARLIEST, Offsets
+from barnabas.spark.source.options import ReadOptions
+from barnabas.spark.source.planning import OffsetRange, plan
+from barnabas.spark.source.ranges import available
+from barnabas.spark.source.resolving import check_all_there, open_lookup, resolve_start, select
+from barnabas.spark.source.watching import Watch
+
+if TYPE_CHECKING:
+    from barnabas.spark.source.group_progress import GroupProgress
+
+
+class StreamPlanner:
+    """Has what only the driver needs: connections, and what was learned of the partitions."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._lookup = open_lookup(options)
+        self._watch = Watch(self._lookup, options.selection)
+        self._progress = None if options.group is None else _open_progress(options, options.group)
+        self._target: Offsets | None = None
+        self._last_batch_at = time.monotonic()
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.close()
+        self._lookup.close()
+
+    def initial(self) -> Offsets:
+        """Where a query without a checkpoint starts."""
+        keys = select(self._lookup, self._options.selection)
+        check_all_there(self._options.selection, keys)
+        return resolve_start(self._lookup, keys, self._options)
+
+    def newest(self) -> Offsets:
+        return self._watch.newest()
+
+    def stop_at_what_is_there(self) -> None:
+        """Read up to what there is now, and no further."""
+        self._target = dict(self._watch.ends({}))
+
+    def next_end(self, reached: Offsets, *, is_limited: bool) -> Offsets:
+        """Where the next micro-batch ends: where the last one did, if there is nothing for another."""
+        if self._progress is not None:
+            self._progress.note(reached)
+        ends = self._watch.ends(reached)
+        self._report_lost(reached, ends)
+        if self._target is not None:
+            ends = {key: min(ends.get(key, 0), end) for key, end in self._target.items() if key in ends}
+        begins = self._begins(reached, ends)
+        left = {key: ends[key] - begin for key, begin in begins.items() if ends[key] > begin}
+        if is_limited and self._is_to_wait(left):
+            return reached
+        shares = self._shares(begins, left) if is_limited else left
+        end = {key: begin + shares.get(key, 0) for key, begin in begins.items() if key in reached or key in shares}
+        if end != reached:
+            self._last_batch_at = time.monotonic()
+        return end
+
+    def tasks(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+        """The ranges of a micro-batch, split as the options say."""
+        there = self._existing(end)
+        losses = [Loss(key, start.get(key, 0), end[key], None, None) for key in sorted(end) if key not in there]
+        new = [key for key in there if start.get(key, end[key] + 1) > end[key]]
+        begins = start | self._lookup.offsets(dict.fromkeys(new, EARLIEST))
+        wanted = [OffsetRange(key, begins[key], end[key]) for key in there]
+        ranges, more = available(self._lookup, wanted)
+        report_loss([*losses, *more], fail=self._options.fail_on_data_loss)
+        return plan(
+            ranges,
+            min_partitions=self._options.min_partitions,
+            max_records=self._options.max_records_per_partition,
+        )
+
+    def _existing(self, offsets: Offsets) -> list[TopicPartition]:
+        there = self._lookup.partitions({key.topic for key in offsets}) if offsets else {}
+        return [key for key in sorted(offsets) if key.partition in there.get(key.topic, ())]
+
+    def _report_lost(self, reached: Offsets, ends: Offsets) -> None:
+        losses = []
+        for key in sorted(reached):
+            if key not in ends:
+                losses.append(Loss(key, reached[key], None, None, None))
+            elif ends[key] < reached[key]:
+                losses.append(Loss(key, ends[key], reached[key], self._lookup.offsets({key: EARLIEST})[key], ends[key]))
+        report_loss(losses, fail=self._options.fail_on_data_loss)
+
+    def _begins(self, reached: Offsets, ends: Offsets) -> Offsets:
+        """From where each partition is read on; from its beginning, if it is new or was made anew."""
+        known = {key: reached[key] for key in ends if reached.get(key, ends[key] + 1) <= ends[key]}
+        empty = {key: 0 for key in ends if ends[key] == 0 and key not in known}
+        new = [key for key in ends if key not in known and key not in empty]
+        return known | empty | (self._lookup.offsets(dict.fromkeys(new, EARLIEST)) if new else {})
+
+    def _is_to_wait(self, left: Offsets) -> bool:
+        limits = self._options.limits
+        if limits.min_offsets is None or self._target is not None or sum(left.values()) >= limits.min_offsets:
+            return False
+        return time.monotonic() < self._last_batch_at + limits.max_trigger_delay_ms / 1000
+
+    def _shares(self, begins: Offsets, left: Offsets) -> Offsets:
+        """How many offsets each partition gives to the next micro-batch.
+
+        What was cut off at the beginning of a partition is not counted: it would fill batches with nothing.
+        """
+        if not left:
+            return {}
+        limits = self._options.limits
+        earliest = self._lookup.offsets(dict.fromkeys(left, EARLIEST))
+        gone = {key: min(max(earliest[key] - begins[key], 0), count) for key, count in left.items()}
+        shares = {key: count - gone[key] for key, count in left.items()}
+        if limits.max_bytes is not None:
+            starts = {key: begins[key] + gone[key] for key, count in shares.items() if count > 0}
+            shares = share_bytes(shares, self._lookup.bytes_per_offset(starts), limits.max_bytes)
+        if limits.max_offsets is not None:
+            shares = share_offsets(shares, limits.max_offsets)
+        return {key: shares.get(key, 0) + gone[key] for key in left if shares.get(key, 0) + gone[key] > 0}
+
+
+def _open_progress(options: ReadOptions, group: str) -> "GroupProgress":
+    from barnabas.spark.source.group_progress import GroupProgress
+
+    return GroupProgress(options.address.settings, group)

@@ -1,0 +1,77 @@
+"""Where the partitions of a stream end, asked as seldom as will do.
+
+Spark asks a stream for its latest offsets about ninety times a second while nothing happens. Here the next answer waits
+until 20 ms after the last, which is little beside the time that a micro-batch takes, and a third of the questions are
+left; new topics and partitions are looked for once a second.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.core.errors import UnknownTopicOrPartition
+from barnabas.core.model import TopicPartition
+from barnabas.spark.source.lookup import Lookup
+from barnabas.spark.source.offsets import LATEST, Offsets
+from barnabas.spark.source.options import Selection
+from barnabas.spark.source.resolving import select
+
+_ENDS_EVERY_S: Final = 0.02
+_PARTITIONS_EVERY_S: Final = 1.0
+# A partition that vanished or became shorter is looked at again before it is believed: the broker that was asked may
+# just have started.
+_SECOND_LOOKS: Final = 2
+_SECOND_LOOK_S: Final = 0.25
+
+
+class Watch:
+    """The ends of the partitions that a stream selects."""
+
+    def __init__(
+        self,
+        lookup: Lookup,
+        selection: Selection,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._lookup = lookup
+        self._selection = selection
+        self._clock = clock
+        self._sleep = sleep
+        self._keys: list[TopicPartition] = []
+        self._ends: Offsets = {}
+        self._keys_at = self._ends_at = float("-inf")
+
+    def ends(self, reached: Offsets) -> Offsets:
+        """The end of each partition now; looked at twice where it is behind what a query has reached."""
+        self._sleep(max(self._ends_at + _ENDS_EVERY_S - self._clock(), 0.0))
+        self._look()
+        for _ in range(_SECOND_LOOKS):
+            if all(self._ends.get(key, -1) >= offset for key, offset in reached.items()):
+                break
+            self._sleep(_SECOND_LOOK_S)
+            self._keys_at = float("-inf")
+            self._look()
+        return self._ends
+
+    def newest(self) -> Offsets:
+        """The ends that were found last; for whoever only wants to show them."""
+        if not self._ends:
+            self._look()
+        return self._ends
+
+    def _look(self) -> None:
+        now = self._clock()
+        if now >= self._keys_at + _PARTITIONS_EVERY_S:
+            self._look_for_partitions(now)
+        try:
+            self._ends = self._lookup.offsets(dict.fromkeys(self._keys, LATEST))
+        except UnknownTopicOrPartition:  # deleted since the last look for partitions
+            self._look_for_partitions(now)
+            self._ends = self._lookup.offsets(dict.fromkeys(self._keys, LATEST))
+        self._ends_at = now
+
+    def _look_for_partitions(self, now: float) -> None:
+        self._keys = select(self._lookup, self._selection)
+        self._keys_at = now
