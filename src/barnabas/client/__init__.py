@@ -2,28 +2,46 @@
 
 Owns nothing of the broker: of its code it shares the record format, the model and the errors. Everything else goes
 over the wire, through librdkafka (confluent-kafka), so any Kafka cluster will do. See `bus.Bus`.
+
+What is named here is loaded when it is first asked for: a Python worker of Spark needs little of it.
 """
 
-from barnabas.client.bus import Bus
-from barnabas.client.errors import (
-    DeliveryFailed,
-    RecordNotFound,
-    Refused,
-    TransactionAborted,
-    TransactionFenced,
-    TransactionInDoubt,
-    TransactionTimedOut,
-    Unreachable,
-)
-from barnabas.client.groups import GroupDetails, GroupInfo, GroupMember, OffsetChange, PartitionLag
-from barnabas.client.message import Message, RecordPlace
-from barnabas.client.processing import Output, Processed
-from barnabas.client.producers import Delivery, Sent
-from barnabas.client.rewindable import TransactionalReader
-from barnabas.client.topics import KeysMove, PartitionInfo, TopicDetails, TopicInfo
-from barnabas.client.transaction_admin import HangingTransaction, TransactionDetails, TransactionInfo
-from barnabas.client.transactions import Transaction
-from barnabas.core.errors import BarnabasError, OffsetOutOfRange, TopicExists, UnknownTopicOrPartition
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from barnabas.client.bus import Bus as Bus
+    from barnabas.client.errors import DeliveryFailed as DeliveryFailed
+    from barnabas.client.errors import RecordNotFound as RecordNotFound
+    from barnabas.client.errors import Refused as Refused
+    from barnabas.client.errors import TransactionAborted as TransactionAborted
+    from barnabas.client.errors import TransactionFenced as TransactionFenced
+    from barnabas.client.errors import TransactionInDoubt as TransactionInDoubt
+    from barnabas.client.errors import TransactionTimedOut as TransactionTimedOut
+    from barnabas.client.errors import Unreachable as Unreachable
+    from barnabas.client.groups import GroupDetails as GroupDetails
+    from barnabas.client.groups import GroupInfo as GroupInfo
+    from barnabas.client.groups import GroupMember as GroupMember
+    from barnabas.client.groups import OffsetChange as OffsetChange
+    from barnabas.client.groups import PartitionLag as PartitionLag
+    from barnabas.client.message import Message as Message
+    from barnabas.client.message import RecordPlace as RecordPlace
+    from barnabas.client.processing import Output as Output
+    from barnabas.client.processing import Processed as Processed
+    from barnabas.client.producers import Delivery as Delivery
+    from barnabas.client.producers import Sent as Sent
+    from barnabas.client.rewindable import TransactionalReader as TransactionalReader
+    from barnabas.client.topics import KeysMove as KeysMove
+    from barnabas.client.topics import PartitionInfo as PartitionInfo
+    from barnabas.client.topics import TopicDetails as TopicDetails
+    from barnabas.client.topics import TopicInfo as TopicInfo
+    from barnabas.client.transaction_admin import HangingTransaction as HangingTransaction
+    from barnabas.client.transaction_admin import TransactionDetails as TransactionDetails
+    from barnabas.client.transaction_admin import TransactionInfo as TransactionInfo
+    from barnabas.client.transactions import Transaction as Transaction
+    from barnabas.core.errors import BarnabasError as BarnabasError
+    from barnabas.core.errors import OffsetOutOfRange as OffsetOutOfRange
+    from barnabas.core.errors import TopicExists as TopicExists
+    from barnabas.core.errors import UnknownTopicOrPartition as UnknownTopicOrPartition
 
 __all__ = [
     "BarnabasError",
@@ -60,3 +78,48 @@ __all__ = [
     "UnknownTopicOrPartition",
     "Unreachable",
 ]
+
+_HOMES: Final = {
+    "Bus": "barnabas.client.bus",
+    "DeliveryFailed": "barnabas.client.errors",
+    "RecordNotFound": "barnabas.client.errors",
+    "Refused": "barnabas.client.errors",
+    "TransactionAborted": "barnabas.client.errors",
+    "TransactionFenced": "barnabas.client.errors",
+    "TransactionInDoubt": "barnabas.client.errors",
+    "TransactionTimedOut": "barnabas.client.errors",
+    "Unreachable": "barnabas.client.errors",
+    "GroupDetails": "barnabas.client.groups",
+    "GroupInfo": "barnabas.client.groups",
+    "GroupMember": "barnabas.client.groups",
+    "OffsetChange": "barnabas.client.groups",
+    "PartitionLag": "barnabas.client.groups",
+    "Message": "barnabas.client.message",
+    "RecordPlace": "barnabas.client.message",
+    "Output": "barnabas.client.processing",
+    "Processed": "barnabas.client.processing",
+    "Delivery": "barnabas.client.producers",
+    "Sent": "barnabas.client.producers",
+    "TransactionalReader": "barnabas.client.rewindable",
+    "KeysMove": "barnabas.client.topics",
+    "PartitionInfo": "barnabas.client.topics",
+    "TopicDetails": "barnabas.client.topics",
+    "TopicInfo": "barnabas.client.topics",
+    "HangingTransaction": "barnabas.client.transaction_admin",
+    "TransactionDetails": "barnabas.client.transaction_admin",
+    "TransactionInfo": "barnabas.client.transaction_admin",
+    "Transaction": "barnabas.client.transactions",
+    "BarnabasError": "barnabas.core.errors",
+    "OffsetOutOfRange": "barnabas.core.errors",
+    "TopicExists": "barnabas.core.errors",
+    "UnknownTopicOrPartition": "barnabas.core.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'barnabas.client' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - see above
+
+    return getattr(import_module(home), name)
