@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli import consume, get, group, produce, topic, txn
+from barnabas.cli import consume, get, group, pipeline, produce, topic, txn
 from barnabas.core.errors import BarnabasError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app = typer.Typer(
 app.add_typer(topic.app)
 app.add_typer(group.app)
 app.add_typer(txn.app)
+app.add_typer(pipeline.app)
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.command()(get.get)

@@ -110,7 +110,7 @@ def test_archive_of_avro_into_iceberg(
 
     from pyiceberg.catalog import load_catalog  # noqa: PLC0415
 
-    catalog = load_catalog("test", type="sql", uri=f"sqlite:///{tmp_path}/warehouse/catalog.db")
+    catalog = load_catalog("barnabas", type="sql", uri=f"sqlite:///{tmp_path}/warehouse/catalog.db")
     rows = catalog.load_table("shop.orders").scan().to_arrow().to_pylist()
     assert sorted((row["id"], row["note"]) for row in rows) == [(0, "first"), (1, None), (2, None)]
     (letter,) = read_all(f"{topic}.dead")
@@ -307,14 +307,10 @@ def test_redrive_takes_dead_letters_back_without_their_headers(
     topic, dead = make_topic(), make_topic()
     reasons = {"not JSON": "fixed", "fails the check: x": "still bad"}
     for reason, value in reasons.items():
-        headers = {"own": b"1", "barnabas.error": reason, "barnabas.topic": topic, "barnabas.offset": "3"}
-        client.send(dead, value, key="k", headers={name: _bytes(text) for name, text in headers.items()}).result(10)
+        why = {"barnabas.error": reason.encode(), "barnabas.topic": topic.encode(), "barnabas.offset": b"3"}
+        client.send(dead, value, key="k", headers={"own": b"1", **why}).result(10)
 
     jobs.redrive(dead, where="error = 'not JSON'", **common).run(spark)
 
     (record,) = read_all(topic)
     assert (record.key, record.value, dict(record.headers)) == (b"k", b"fixed", {"own": b"1"})
-
-
-def _bytes(text: str | bytes) -> bytes:
-    return text if isinstance(text, bytes) else text.encode()

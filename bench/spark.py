@@ -1,0 +1,192 @@
+"""The Spark connector: reading to nothing, to a count and to Parquet, as a stream, and writing; Spark's own beside it.
+
+Spark's own Kafka connector is a JAR. It is measured in the same run where Maven can fetch it, or where
+BARNABAS_BENCH_KAFKA_JARS names the JARs, separated by commas; otherwise those columns stay empty.
+"""
+
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.measure import Row, compare_rounds, rate, scratch_directory, seconds
+from bench.served import Served, served
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROUNDS = 3
+JARS = "BARNABAS_BENCH_KAFKA_JARS"
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+OURS, THEIRS = "barnabas", "kafka"
+SIZES = {100: 2_000_000, 1_000: 400_000}
+LATENCY_S = 20.0
+
+
+def rows(*, quick: bool) -> Iterator[Row]:
+    from barnabas.spark import session  # noqa: PLC0415 - an extra
+
+    scale = 50 if quick else 1
+    jars = kafka_jars()
+    spark = session("bench", settings={"spark.jars": ",".join(map(str, jars))} if jars else {})
+    try:
+        with served("log.flush.policy=os", "num.partitions=4") as broker, scratch_directory() as scratch:
+            measured = _Bench(spark, broker, scratch, has_peer=bool(jars))
+            for size, count in SIZES.items():
+                yield from measured.read_rows(size, count // scale)
+            yield from measured.write_rows(1_000_000 // scale)
+            yield measured.latency_row(LATENCY_S / (4 if quick else 1))
+    finally:
+        spark.stop()
+
+
+class _Bench:
+    """One session, one broker."""
+
+    def __init__(self, spark: "SparkSession", broker: Served, scratch: Path, *, has_peer: bool) -> None:
+        self._spark = spark
+        self._bootstrap = broker.bootstrap
+        self._scratch = scratch
+        self._has_peer = has_peer
+        self._number = 0
+
+    def read_rows(self, size: int, count: int) -> Iterator[Row]:
+        topic = f"read-{size}"
+        _fill(self._bootstrap, topic, count, size)
+        targets: dict[str, Callable[[DataFrame], object]] = {
+            "noop": lambda frame: frame.write.format("noop").mode("overwrite").save(),
+            "count": lambda frame: frame.count(),
+            "Parquet": lambda frame: frame.write.mode("overwrite").parquet(str(self._scratch / "parquet")),
+        }
+        for name, consume in targets.items():
+            yield self._row(
+                f"batch read, {size} B, to {name}",
+                count,
+                lambda format_: consume(self._read(format_, topic)),  # noqa: B023
+            )
+        yield self._row(
+            f"stream read, available now, {size} B, to noop", count, lambda format_: self._stream(format_, topic)
+        )
+
+    def _read(self, format_: str, topic: str) -> "DataFrame":
+        return self._with_options(self._spark.read.format(format_), topic).load()
+
+    def _stream(self, format_: str, topic: str) -> None:
+        frame = self._with_options(self._spark.readStream.format(format_), topic).load()
+        self._run(frame.writeStream.format("noop"))
+
+    def _with_options(self, reader: Any, topic: str) -> Any:
+        options = {"kafka.bootstrap.servers": self._bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+        return reader.options(**options)
+
+    def _run(self, writer: Any) -> None:
+        self._number += 1
+        checkpoint = str(self._scratch / f"checkpoint-{self._number}")
+        writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+
+    def write_rows(self, count: int) -> Iterator[Row]:
+        source = str(self._scratch / "source")
+        frame = self._spark.range(0, count, 1, 4).selectExpr(
+            "cast(id as string) as key", "lpad(cast(id as string), 100, 'x') as value"
+        )
+        frame.write.mode("overwrite").parquet(source)
+        options = {"kafka.bootstrap.servers": self._bootstrap}
+
+        def write(format_: str, **more: str) -> None:
+            self._number += 1
+            rows_ = self._spark.read.parquet(source)
+            rows_.write.format(format_).options(**options, topic=f"written-{self._number}", **more).mode(
+                "append"
+            ).save()
+
+        yield self._row("batch write, 100 B, exactly once (Kafka's: at least once)", count, write)
+        yield self._row(
+            "batch write, 100 B, at least once",
+            count,
+            lambda format_: write(format_, **({"exactlyOnce": "false"} if format_ == OURS else {})),
+        )
+
+    def _row(self, name: str, count: int, work: Callable[[str], object]) -> Row:
+        work(OURS)  # starts the workers
+        if not self._has_peer:
+            took = statistics.median(seconds(lambda: work(OURS)) for _ in range(ROUNDS))
+            return Row(name, rate(count / took, "rows/s"), "Spark's own cannot be had here")
+        work(THEIRS)
+
+        def one_round() -> tuple[float, float]:
+            return seconds(lambda: work(OURS)), seconds(lambda: work(THEIRS))
+
+        compared = compare_rounds(one_round, amount=count, rounds=ROUNDS)
+        return Row(name, rate(compared.ours, "rows/s"), f"Spark's own {rate(compared.limit, 'rows/s')}", compared.ratio)
+
+    def latency_row(self, for_s: float) -> Row:
+        """How long a micro-batch takes when little comes."""
+        ours = self._micro_batches(OURS, for_s)
+        theirs = f"Spark's own {self._micro_batches(THEIRS, for_s)}" if self._has_peer else ""
+        return Row("a micro-batch at 100 records/s, to noop", ours, theirs)
+
+    def _micro_batches(self, format_: str, for_s: float) -> str:
+        topic = f"latency-{format_}"
+        _fill(self._bootstrap, topic, 4, 100)
+        frame = self._with_options(self._spark.readStream.format(format_), topic).load()
+        self._number += 1
+        checkpoint = str(self._scratch / f"checkpoint-{self._number}")
+        query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+        end = time.monotonic() + for_s
+        while time.monotonic() < end:
+            _fill(self._bootstrap, topic, 10, 100)
+            time.sleep(0.1)
+        took = [each["durationMs"]["triggerExecution"] for each in query.recentProgress if each["numInputRows"]]
+        query.stop()
+        quantiles = statistics.quantiles(took[2:], n=100)
+        return f"p50 {quantiles[49]:,.0f} ms, p99 {quantiles[98]:,.0f} ms"
+
+
+def _fill(bootstrap: str, topic: str, count: int, size: int) -> None:
+    from confluent_kafka import Producer  # noqa: PLC0415 - slow to load
+
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000})
+    value = b"v" * size
+    for number in range(count):
+        producer.produce(topic, value, key=b"%d" % number, partition=number % 4)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    if producer.flush(120):
+        raise RuntimeError(f"{topic} could not be filled")
+
+
+def kafka_jars() -> list[Path]:
+    """Spark's own connector and what it needs; none where it cannot be had."""
+    named = os.environ.get(JARS)
+    if named:
+        return [Path(each) for each in named.split(",")]
+    if shutil.which("mvn") is None:
+        return []
+    import pyspark  # noqa: PLC0415 - an extra
+
+    directory = Path(tempfile.gettempdir()) / f"barnabas-bench-spark-{pyspark.__version__}"
+    if not directory.exists() and not _fetch(pyspark.__version__, directory):
+        return []
+    return sorted(directory.glob("*.jar"))
+
+
+def _fetch(version: str, directory: Path) -> bool:
+    group, artifact = CONNECTOR.split(":")
+    pom = (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>bench</groupId><artifactId>bench</artifactId><version>1</version><dependencies><dependency>"
+        f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        "</dependency></dependencies></project>"
+    )
+    with scratch_directory() as scratch:
+        (scratch / "pom.xml").write_text(pom)
+        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={directory}"]
+        kept = "-DincludeArtifactIds=" + ",".join(
+            ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13", "kafka-clients", "commons-pool2")
+        )
+        return subprocess.run([*command, kept], cwd=scratch, check=False, capture_output=True).returncode == 0

@@ -1,0 +1,150 @@
+"""Running a pipeline from the command line: options that all have, progress on a terminal, an end by signal."""
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
+
+from barnabas.cli import output
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from barnabas.spark.pipelines import Pipeline
+    from barnabas.spark.pipelines.progress import PipelineProgress
+
+_LINE_EVERY_S: Final = 10.0
+
+Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Up to what is there now, then end.")]
+Seconds: TypeAlias = Annotated[float | None, typer.Option(min=0, help="End after so many seconds.")]
+Explain: TypeAlias = Annotated[bool, typer.Option("--explain", help="Show the plans, run nothing.")]
+Master: TypeAlias = Annotated[str | None, typer.Option(help="Spark master; default: local[*].")]
+Remote: TypeAlias = Annotated[str | None, typer.Option(metavar="sc://HOST:PORT", help="A Spark Connect server.")]
+Verbose: TypeAlias = Annotated[bool, typer.Option("--verbose", help="With the log of Spark.")]
+
+
+def run_pipeline(
+    pipeline: "Pipeline",
+    *,
+    once: bool,
+    seconds: float | None,
+    explain: bool,
+    master: str | None,
+    remote: str | None,
+    verbose: bool,
+) -> None:
+    """Start, show, and stop at the end, at Ctrl-C or at SIGTERM. What Spark refuses is said as the file's problem."""
+    from barnabas.spark.pipelines import PipelineError
+
+    try:
+        spark = _quiet_session(pipeline, master, remote, verbose=verbose)
+        if explain:
+            typer.echo(pipeline.explain(spark))
+            return
+        stop = threading.Event()
+        with _stopped_by_signals(stop), _shown() as show:
+            final = pipeline.run(spark, once=once, seconds=seconds, should_stop=stop.is_set, on_progress=show)
+    except PipelineError as error:
+        for problem in error.problems:
+            print(output.printable(str(problem)), file=sys.stderr)
+        raise typer.Exit(1) from None
+    typer.echo(f"pipeline {final.name}: {final.state}; {_summary(final)}")
+
+
+def _quiet_session(pipeline: "Pipeline", master: str | None, remote: str | None, *, verbose: bool) -> Any:
+    """A session whose log is silent: what ends a query is said by us, in one line."""
+    import os
+    import tempfile
+
+    if verbose or remote is not None:
+        return pipeline.session(master=master, remote=remote)
+    # Only the start of the JVM cannot be told to be silent: its words go to a file, and are shown if it fails.
+    with tempfile.TemporaryFile() as said:
+        sys.stderr.flush()
+        real = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            spark = pipeline.session(master=master)
+            spark.sparkContext.setLogLevel("OFF")
+        except BaseException:
+            os.dup2(real, 2)
+            said.seek(0)
+            sys.stderr.write(said.read().decode(errors="replace"))
+            raise
+        finally:
+            os.dup2(real, 2)
+            os.close(real)
+    return spark
+
+
+@contextmanager
+def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    """SIGINT and SIGTERM ask for an end; a second one is not held back."""
+
+    def ask(signum: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            signal.signal(signum, signal.SIG_DFL)
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _shown() -> Iterator[Callable[["PipelineProgress"], None]]:
+    """A table that changes, on a terminal; elsewhere a line when something has been done, not too often."""
+    if not sys.stderr.isatty():
+        yield _lines()
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(stderr=True), refresh_per_second=4, transient=True) as live:
+        yield lambda progress: live.update(_table(progress))
+
+
+def _lines() -> Callable[["PipelineProgress"], None]:
+    import time
+
+    shown: dict[str, object] = {"at": time.monotonic(), "text": ""}
+
+    def show(progress: "PipelineProgress") -> None:
+        text = _summary(progress)
+        now = time.monotonic()
+        if text != shown["text"] and now - float(str(shown["at"])) >= _LINE_EVERY_S:
+            print(f"pipeline {progress.name}: {text}", file=sys.stderr, flush=True)
+            shown.update(at=now, text=text)
+
+    return show
+
+
+def _summary(progress: "PipelineProgress") -> str:
+    parts = [
+        f"{query.name} {query.rows:,} rows" + ("" if query.batch_id < 0 else f" up to batch {query.batch_id}")
+        for query in progress.queries.values()
+    ]
+    return ", ".join(parts)
+
+
+def _table(progress: "PipelineProgress") -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title=f"{progress.name}: {progress.state}", title_justify="left")
+    for name in ("query", "batch", "rows", "rows/s", "ms per batch", "watermark"):
+        table.add_column(name, justify="left" if name in ("query", "watermark") else "right")
+    for query in progress.queries.values():
+        batch = "-" if query.batch_id < 0 else str(query.batch_id)
+        speed = f"{query.rows_per_second:,.0f}"
+        table.add_row(query.name, batch, f"{query.rows:,}", speed, f"{query.batch_ms:,}", query.watermark or "-")
+    return table

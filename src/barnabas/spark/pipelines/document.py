@@ -1,0 +1,139 @@
+"""YAML into plain values, with the place of every value and every key.
+
+Reads YAML as version 1.2 does: `on` and `yes` are words, 2024-05-01 is text, 10:30 is no number.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from barnabas.spark.pipelines.problems import Path, PipelineError, Position, Problem
+
+MAX_BYTES: Final = 1_000_000
+_MAX_DEPTH: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a file says. `keys` has the places of keys, `values` those of values."""
+
+    value: Any
+    file: str | None
+    keys: dict[Path, Position]
+    values: dict[Path, Position]
+
+    def problem(self, path: Path, message: str, *, at_key: bool = False) -> Problem:
+        """A problem with its place: that of the nearest thing above it which the file has."""
+        places = self.keys if at_key else self.values
+        position = places.get(path)
+        above = path
+        while position is None and above:
+            above = above[:-1]
+            position = self.values.get(above)
+        return Problem(message, path, position, self.file)
+
+
+def parse_document(text: str, file: str | None = None) -> Document:
+    """The document in a text; raises `PipelineError` if it is no YAML."""
+    if len(text) > MAX_BYTES:
+        raise PipelineError([Problem(f"more than {MAX_BYTES:,} characters are no pipeline", file=file)])
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        raise PipelineError([_syntax_problem(error, file)]) from None
+    except yaml.YAMLError as error:  # characters that YAML does not allow; says where, in its own words
+        raise PipelineError([Problem(" ".join(str(error).split()), file=file)]) from None
+    except RecursionError:
+        raise PipelineError([Problem("nested too deeply", file=file)]) from None
+    reader = _Reader(file)
+    value = None if node is None else reader.read(node, ())
+    if reader.problems:
+        raise PipelineError(reader.problems)
+    return Document(value, file, reader.keys, reader.values)
+
+
+def as_document(value: Any) -> Document:
+    """Plain values as a document without places."""
+    return Document(value, None, {}, {})
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader without the surprises of YAML 1.1."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - as in PyYAML
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), [*"tTfF"]
+)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), [*"-+0123456789"])
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$"),
+    [*"-+.0123456789"],
+)
+
+
+class _Reader:
+    def __init__(self, file: str | None) -> None:
+        self._file = file
+        self.keys: dict[Path, Position] = {}
+        self.values: dict[Path, Position] = {}
+        self.problems: list[Problem] = []
+
+    def read(self, node: yaml.Node, path: Path) -> Any:
+        self.values[path] = _position(node.start_mark)
+        if len(path) > _MAX_DEPTH:  # an anchor that holds itself, too
+            self._note(node, path, "nested too deeply")
+            return None
+        if isinstance(node, yaml.MappingNode):
+            return self._read_mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.read(each, (*path, index)) for index, each in enumerate(node.value)]
+        return self._read_scalar(node, path)
+
+    def _read_mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._note(key_node, path, "a key must be a word")
+                continue
+            key = str(key_node.value)
+            if key in found:
+                self._note(key_node, (*path, key), f"the key {key!r} is here twice")
+                continue
+            self.keys[(*path, key)] = _position(key_node.start_mark)
+            found[key] = self.read(value_node, (*path, key))
+        return found
+
+    def _read_scalar(self, node: yaml.Node, path: Path) -> Any:
+        text = str(node.value)
+        match node.tag.rpartition(":")[2]:
+            case "null":
+                return None
+            case "bool":
+                return text.lower() == "true"
+            case "int" if len(text) < 40:
+                return int(text)
+            case "float":
+                return float(text)
+            case "str" | "int":
+                return text
+        self._note(node, path, f"the tag {node.tag} means nothing here")
+        return None
+
+    def _note(self, node: yaml.Node, path: Path, message: str) -> None:
+        self.problems.append(Problem(message, path, _position(node.start_mark), self._file))
+
+
+def _position(mark: yaml.Mark) -> Position:
+    return Position(mark.line + 1, mark.column + 1)
+
+
+def _syntax_problem(error: yaml.MarkedYAMLError, file: str | None) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    message = f"not YAML: {' '.join(filter(None, (error.context, error.problem)))}"
+    return Problem(message, (), None if mark is None else _position(mark), file)

@@ -1,0 +1,169 @@
+"""One pipeline: read from a file or made of values, checked, explained, run."""
+
+import contextlib
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from barnabas.core.errors import BarnabasError
+from barnabas.spark.pipelines import compiling
+from barnabas.spark.pipelines.checking import check_document
+from barnabas.spark.pipelines.document import Document, as_document, parse_document
+from barnabas.spark.pipelines.model import PipelineModel, TopicSink, TopicSource
+from barnabas.spark.pipelines.problems import PipelineError, Problem
+from barnabas.spark.pipelines.progress import PipelineProgress
+from barnabas.spark.pipelines.running import RunningPipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Pipeline:
+    """A pipeline that is right as far as can be told without Spark: `PipelineError` says what is not."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self.model: PipelineModel = check_document(document)
+        self._surroundings = compiling.surroundings_of(document, self.model)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The pipeline in a YAML file; relative paths in it are relative to it."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PipelineError([Problem(f"cannot be read: {error}", file=str(path))]) from None
+        return cls.from_yaml(text, file=str(path))
+
+    @classmethod
+    def from_yaml(cls, text: str, *, file: str | None = None) -> Self:
+        return cls(parse_document(text, file))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The same of plain values, with the keys of the file; relative paths are relative to where this is called."""
+        return cls(as_document(dict(values)))
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def checkpoint(self) -> str:
+        """The directory below which each query has its own."""
+        return self._surroundings.resolve(self.model.checkpoint or f".checkpoints/{self.name}")
+
+    @property
+    def query_names(self) -> list[str]:
+        """One for each sink, and one for the dead letters if there can be any."""
+        return compiling.query_names(self.model)
+
+    @property
+    def groups(self) -> dict[str, list[tuple[str, str]]]:
+        """By query, the consumer groups that say how far it is, each with the brokers that know it."""
+        names = self.query_names
+        found: dict[str, list[tuple[str, str]]] = {}
+        for name in names:
+            for source in self.model.sources:
+                group = compiling.group_of(source, name, len(names)) if isinstance(source, TopicSource) else None
+                if group is not None and isinstance(source, TopicSource):
+                    found.setdefault(name, []).append((group, source.bootstrap or self._surroundings.bootstrap))
+        return found
+
+    def to_yaml(self) -> str:
+        """The file that this pipeline stands for."""
+        import yaml
+
+        values = msgspec.to_builtins(self.model, str_keys=True)
+        text: str = yaml.safe_dump(_types_first(values), sort_keys=False, allow_unicode=True, width=110)
+        return text
+
+    def validate(self, spark: "SparkSession | None" = None) -> None:
+        """Raise `PipelineError` if Spark would refuse it. Without Spark: it is there, so it has been checked."""
+        if spark is not None:
+            compiling.compile_pipeline(self.model, self._surroundings, spark)
+
+    def explain(self, spark: "SparkSession | None" = None, *, mode: str = "formatted") -> str:
+        """The plan of each query; nothing is run."""
+        parts = []
+        for query in compiling.compile_pipeline(self.model, self._surroundings, spark or self.session()):
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                query.frame.explain(mode=mode)
+            parts.append(f"== {self.name}.{query.name} ==\n{printed.getvalue().strip()}\n")
+        return "\n".join(parts)
+
+    def start(self, spark: "SparkSession | None" = None, *, once: bool = False) -> RunningPipeline:
+        """Start all queries, and return. Topics that it writes and that are not there are made."""
+        queries = compiling.compile_pipeline(self.model, self._surroundings, spark or self.session())
+        self._create_topics()
+        trigger = "available_now" if once else self.model.trigger
+        return RunningPipeline(self.name, self.checkpoint).start(queries, trigger)
+
+    def run(
+        self,
+        spark: "SparkSession | None" = None,
+        *,
+        once: bool = False,
+        seconds: float | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+        on_progress: Callable[[PipelineProgress], None] = lambda _: None,
+    ) -> PipelineProgress:
+        """Run up to what is there now (`once`, or trigger available_now), for some seconds, or until `should_stop`.
+
+        Started again it goes on from where it was, at any point; raises `PipelineFailed` if a query fails.
+        """
+        with self.start(spark, once=once) as running:
+            return running.wait(seconds, should_stop=should_stop, on_progress=on_progress)
+
+    def session(self, *, master: str | None = None, remote: str | None = None) -> "SparkSession":
+        """The Spark session to run in: the one there is, or a local one of our own, or the one named."""
+        settings = {name: str(value) for name, value in self.model.spark.items()}
+        return open_session(self.name, master=master, remote=remote, settings=settings)
+
+    def _create_topics(self) -> None:
+        from barnabas.client.bus import Bus
+
+        wanted: dict[tuple[str, str], int | None] = {}
+        for sink in self.model.sinks:
+            if isinstance(sink, TopicSink) and sink.topic is not None:
+                wanted[sink.bootstrap or self._surroundings.bootstrap, sink.topic] = sink.partitions
+        letters = compiling.dead_letters_of(self.model)
+        if letters is not None:
+            wanted[letters.bootstrap or self._surroundings.bootstrap, letters.topic] = letters.partitions
+        for (bootstrap, topic), partitions in wanted.items():
+            with Bus(bootstrap, client_id="barnabas-pipeline") as bus:
+                if topic not in {each.name for each in bus.list_topics()}:
+                    bus.create_topic(topic, partitions=partitions, exist_ok=True)
+
+
+def open_session(
+    name: str, *, master: str | None = None, remote: str | None = None, settings: Mapping[str, str] | None = None
+) -> "SparkSession":
+    """A Spark session: over Connect, on a cluster, or local on all cores."""
+    if master is not None and remote is not None:
+        raise BarnabasError("a session is of a master or of a Connect server, not of both")
+    if remote is not None:
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.remote(remote)
+        for key, value in (settings or {}).items():
+            builder = builder.config(key, value)
+        connected: SparkSession = builder.getOrCreate()
+        return connected
+    from barnabas.spark.local_session import session
+
+    return session(f"barnabas {name}", master=master or "local[*]", settings=settings)
+
+
+def _types_first(value: Any) -> Any:
+    """As people write it: name and type before the rest."""
+    if isinstance(value, list):
+        return [_types_first(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    leading = [key for key in ("name", "type") if key in value]
+    return {key: _types_first(value[key]) for key in [*leading, *(each for each in value if each not in leading)]}

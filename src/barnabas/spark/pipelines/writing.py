@@ -1,0 +1,193 @@
+"""How a view is written: one function for each kind of sink, each giving the frame to write and its writer.
+
+A writer takes a `DataStreamWriter` and where the query keeps its checkpoint, and makes it write there.
+"""
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from barnabas.core.errors import InvalidRequest
+from barnabas.spark.pipelines.model import (
+    ConsoleSink,
+    DeltaSink,
+    IcebergSink,
+    ParquetSink,
+    Sink,
+    TopicSink,
+)
+from barnabas.spark.tables.files import open_filesystem
+from barnabas.spark.tables.settings import DELETE_COLUMN, TableSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+Writer: TypeAlias = Callable[["DataStreamWriter", str], "DataStreamWriter"]
+_MARK: Final = "barnabas-writer-id"
+
+
+class Places(Protocol):
+    """Where relative paths and unnamed brokers are."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    def resolve(self, path: str) -> str: ...
+
+
+def writer_of(sink: Sink, frame: "DataFrame", places: Places) -> tuple["DataFrame", Writer]:
+    """The rows to write, and how."""
+    match sink:
+        case TopicSink():
+            return _into_topic(sink, frame, places)
+        case DeltaSink():
+            return _into_delta(sink, frame, places)
+        case IcebergSink():
+            return _into_iceberg(sink, frame, places)
+        case ParquetSink():
+            _refuse_missing(frame, sink.partition_by)
+            path = places.resolve(sink.path)
+            options = sink.options
+
+            def write(stream: "DataStreamWriter", _checkpoint: str) -> "DataStreamWriter":
+                stream = stream.partitionBy(*sink.partition_by) if sink.partition_by else stream
+                return stream.format("parquet").options(**options).option("path", path)
+
+            return frame, write
+        case ConsoleSink():
+            return (
+                frame,
+                lambda stream, _checkpoint: stream.outputMode(sink.mode).format("console").option("numRows", sink.rows),
+            )
+
+
+def _into_topic(sink: TopicSink, frame: "DataFrame", places: Places) -> tuple["DataFrame", Writer]:
+    rows = _record_columns(sink, frame)
+    if sink.topic is None and "topic" not in rows.columns:
+        raise InvalidRequest("a topic sink needs 'topic', or a column topic")
+    options = {name: str(value) for name, value in sink.options.items()}
+    return rows, topic_writer(sink.topic, sink.bootstrap or places.bootstrap, options, sink.mode)
+
+
+def topic_writer(topic: str | None, bootstrap: str, options: Mapping[str, str], mode: str = "append") -> Writer:
+    """Into a topic, or into the one that each row names."""
+    given = {"kafka.bootstrap.servers": bootstrap, **options}
+    if topic is not None:
+        given["topic"] = topic
+
+    def write(stream: "DataStreamWriter", checkpoint: str) -> "DataStreamWriter":
+        if mode == "append":
+            return stream.format("barnabas").options(**given)
+        # Spark lets Python sinks only append; a batch in foreachBatch is published once by its name and number.
+        name = _writer_id(checkpoint)
+
+        def publish(batch: "DataFrame", batch_id: int) -> None:
+            named = {"txnAppId": name, "txnVersion": str(batch_id)}
+            batch.write.format("barnabas").options(**given, **named).mode("append").save()
+
+        return stream.outputMode(mode).foreachBatch(publish)
+
+    return write
+
+
+def _record_columns(sink: TopicSink, frame: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    kinds = dict(frame.dtypes)
+    columns = []
+    as_bytes = {"key": sink.key, "value": sink.value}
+    for name, text in as_bytes.items():
+        if text is not None:
+            columns.append(
+                F.expr(text).cast("string" if not _is_bytes(frame, text) else "binary").cast("binary").alias(name)
+            )
+        elif kinds.get(name) in ("binary", "string"):
+            columns.append(F.col(name).cast("binary").alias(name))
+        elif name == "value":
+            columns.append(F.to_json(F.struct("*")).cast("binary").alias(name))
+    typed = {"headers": sink.headers, "timestamp": sink.timestamp, "partition": sink.partition}
+    kind_of = {"timestamp": "timestamp", "partition": "int", "headers": "array<struct<key:string,value:binary>>"}
+    for name, text in typed.items():
+        if text is not None:
+            columns.append(F.expr(text).cast(kind_of[name]).alias(name))
+        elif kinds.get(name) == kind_of[name] and "value" in kinds and sink.value is None:
+            columns.append(F.col(name))  # a record as the source had it, or as a step has made it
+    if sink.topic is None and "topic" in kinds:
+        columns.append(F.col("topic"))
+    return frame.select(*columns)
+
+
+def _is_bytes(frame: "DataFrame", text: str) -> bool:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return frame.select(F.expr(text)).dtypes[0][1] == "binary"
+
+
+def _into_delta(sink: DeltaSink, frame: "DataFrame", places: Places) -> tuple["DataFrame", Writer]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    settings = TableSettings(
+        "delta",
+        places.resolve(sink.path),
+        partition_by=tuple(sink.partition_by),
+        evolve=sink.evolve,
+        merge_keys=tuple(sink.merge.keys) if sink.merge else (),
+        merge_order=tuple(sink.merge.order_by) if sink.merge else (),
+    )
+    _refuse_missing(frame, (*settings.partition_by, *settings.merge_keys, *settings.merge_order))
+    if sink.merge is not None and sink.merge.delete is not None:
+        frame = frame.withColumn(DELETE_COLUMN, F.coalesce(F.expr(sink.merge.delete), F.lit(False)))
+    return frame, _table_writer(settings, sink.mode)
+
+
+def _into_iceberg(sink: IcebergSink, frame: "DataFrame", places: Places) -> tuple["DataFrame", Writer]:
+    if sink.mode == "complete":
+        raise InvalidRequest("an Iceberg table can only be added to")
+    settings = TableSettings(
+        "iceberg",
+        places.resolve(sink.warehouse),
+        table=sink.table,
+        partition_by=tuple(sink.partition_by),
+        evolve=sink.evolve,
+        catalog=dict(sink.catalog),
+    )
+    _refuse_missing(frame, settings.partition_by)
+    return frame, _table_writer(settings, sink.mode)
+
+
+def _table_writer(settings: TableSettings, mode: str) -> Writer:
+    options = settings.to_options()
+
+    def write(stream: "DataStreamWriter", _checkpoint: str) -> "DataStreamWriter":
+        if mode != "update":
+            return stream.outputMode(mode).format("barnabas-table").options(**options)
+
+        # As with topics; tasks of foreachBatch know the query and the batch, so the commit is once here too.
+        def add(batch: "DataFrame", _batch_id: int) -> None:
+            batch.write.format("barnabas-table").options(**options).mode("append").save()
+
+        return stream.outputMode("update").foreachBatch(add)
+
+    return write
+
+
+def _refuse_missing(frame: "DataFrame", names: tuple[str, ...] | list[str]) -> None:
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        raise InvalidRequest(f"there is no column {', '.join(missing)}: there is {', '.join(frame.columns)}")
+
+
+def _writer_id(checkpoint: str) -> str:
+    """A name that lives as long as the checkpoint: a new checkpoint counts its batches from 0 again."""
+    filesystem, path = open_filesystem(checkpoint, _MARK)
+    info: Any = filesystem.get_file_info(path)
+    if info.is_file:
+        with filesystem.open_input_stream(path) as stream:
+            name: str = stream.read().decode()
+            return name
+    name = uuid.uuid4().hex
+    filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+    with filesystem.open_output_stream(path) as stream:
+        stream.write(name.encode())
+    return name

@@ -1,0 +1,213 @@
+"""Delta tables through delta-rs (`deltalake`): one transaction for each batch, marked with query and batch."""
+
+import shutil
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from barnabas.core.errors import InvalidRequest
+from barnabas.spark.tables.files import WrittenFile, local_path, open_filesystem, without
+from barnabas.spark.tables.settings import DELETE_COLUMN, TableSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import CommitProperties, DeltaTable
+
+STAGING = "_barnabas_staging"
+
+
+def import_deltalake() -> Any:
+    try:
+        import deltalake
+    except ImportError as error:
+        raise ImportError("Delta tables need delta-rs: pip install 'barnabas[tables]'") from error
+    return deltalake
+
+
+def is_done(table: "DeltaTable", query_id: str, batch_id: int) -> bool:
+    """Whether the table has this batch already."""
+    last_batch_id = table.transaction_version(query_id)
+    return last_batch_id is not None and last_batch_id >= batch_id
+
+
+def commit_files(
+    settings: TableSettings,
+    schema: "pa.Schema",
+    files: Sequence[WrittenFile],
+    *,
+    query_id: str,
+    batch_id: int,
+    overwrite: bool,
+) -> None:
+    """Add files to the table, once."""
+    table = _open_or_create(settings, schema)
+    if is_done(table, query_id, batch_id):
+        return
+    fit_schema(table, settings, schema)
+    from deltalake.transaction import AddAction, RemoveAction
+
+    # The time only says to people how old a file is; a version's own time is in its commit.
+    modified_ms = 0
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(each.path, each.size, dict(each.partition_values), modified_ms, True, each.stats()) for each in files
+    ]
+    table.create_write_transaction(
+        actions,
+        mode="overwrite" if overwrite else "append",
+        schema=table.schema(),
+        partition_by=list(settings.partition_by),
+        commit_properties=_properties(query_id, batch_id),
+    )
+
+
+def merge_files(
+    settings: TableSettings, schema: "pa.Schema", files: Sequence[WrittenFile], *, query_id: str, batch_id: int
+) -> None:
+    """Upsert the rows of staged files, the newest of each key, once; then remove the files."""
+    kept = without(schema, [DELETE_COLUMN])
+    table = _open_or_create(settings, kept)
+    if not is_done(table, query_id, batch_id):
+        fit_schema(table, settings, kept)
+        rows = newest_per_key(_read_staged(settings, files), settings)
+        _merge(table, rows, settings, _properties(query_id, batch_id))
+    remove_staged(settings, query_id, batch_id)
+
+
+def newest_per_key(rows: "pa.Table", settings: TableSettings) -> "pa.Table":
+    """The greatest row of each key by the columns of the order; nulls are the oldest."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    keys = pa.table(
+        [column for name in settings.merge_order for column in (pc.is_valid(rows[name]), rows[name])],
+        names=[f"{kind}{number}" for number in range(len(settings.merge_order)) for kind in ("valid", "value")],
+    )
+    rows = rows.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names]))
+    numbered = rows.append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
+    last = numbered.group_by(list(settings.merge_keys)).aggregate([("__row", "max")])["__row_max"]
+    return rows.take(last.combine_chunks())
+
+
+def staging_of(settings: TableSettings, query_id: str, batch_id: int) -> str:
+    """Where the tasks of a batch put what is to be merged."""
+    return f"{settings.path.rstrip('/')}/{STAGING}/{query_id}/{batch_id}"
+
+
+def remove_staged(settings: TableSettings, query_id: str, batch_id: int) -> None:
+    staging = staging_of(settings, query_id, batch_id)
+    local = local_path(staging)
+    if local is not None:
+        shutil.rmtree(local, ignore_errors=True)
+        return
+    filesystem, path = open_filesystem(staging)
+    filesystem.delete_dir(path)
+
+
+def fit_schema(table: "DeltaTable", settings: TableSettings, schema: "pa.Schema") -> None:
+    """Refuse rows that the table cannot have; add the columns that it lacks if that is asked for."""
+    from deltalake import Field
+    from deltalake import Schema as DeltaSchema
+
+    present = {each.name: each.type for each in table.schema().fields}
+    wanted = DeltaSchema.from_arrow(schema).fields
+    for each in wanted:
+        if each.name in present and present[each.name] != each.type:
+            raise InvalidRequest(
+                f"column {each.name!r} of the table {settings.path} is {present[each.name]}, not {each.type}"
+            )
+    missing = [each for each in wanted if each.name not in present]
+    if missing and not settings.evolve:
+        names = ", ".join(each.name for each in missing)
+        raise InvalidRequest(f"the table {settings.path} has no {names}: with 'evolve: true' columns are added")
+    if missing:
+        table.alter.add_columns([Field(each.name, each.type, nullable=True) for each in missing])
+
+
+def list_files(settings: TableSettings) -> list[tuple[str, dict[str, str | None]]]:
+    """The files of the table at a version, with their partition values as text; always in the same order."""
+    import pyarrow as pa
+
+    table = open_table(settings)
+    features = set(table.protocol().reader_features or ())
+    if features & {"deletionVectors", "columnMapping"}:
+        raise InvalidRequest(f"the table {settings.path} uses {', '.join(sorted(features))}, which cannot be read here")
+    columns = table.metadata().partition_columns
+    actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    found = [(row["path"], {name: _as_text(row[f"partition.{name}"]) for name in columns}) for row in actions]
+    return sorted(found, key=lambda each: each[0])
+
+
+def open_table(settings: TableSettings) -> "DeltaTable":
+    deltalake = import_deltalake()
+    try:
+        table: DeltaTable = deltalake.DeltaTable(settings.path, version=settings.version)
+        return table
+    except deltalake.exceptions.TableNotFoundError:
+        raise InvalidRequest(f"there is no Delta table at {settings.path}") from None
+
+
+def _open_or_create(settings: TableSettings, schema: "pa.Schema") -> "DeltaTable":
+    deltalake = import_deltalake()
+    try:
+        table: DeltaTable = deltalake.DeltaTable(settings.path)
+    except deltalake.exceptions.TableNotFoundError:
+        partition_by = list(settings.partition_by)
+        made: DeltaTable = deltalake.DeltaTable.create(settings.path, schema, mode="ignore", partition_by=partition_by)
+        return made
+    if list(settings.partition_by) != table.metadata().partition_columns:
+        there = ", ".join(table.metadata().partition_columns) or "nothing"
+        raise InvalidRequest(f"the table {settings.path} is partitioned by {there}")
+    return table
+
+
+def _properties(query_id: str, batch_id: int) -> "CommitProperties":
+    from deltalake import CommitProperties, Transaction
+
+    return CommitProperties(app_transactions=[Transaction(query_id, batch_id)])
+
+
+def _read_staged(settings: TableSettings, files: Sequence[WrittenFile]) -> "pa.Table":
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables = []
+    for each in files:
+        filesystem, path = open_filesystem(settings.path, each.path)
+        tables.append(pq.ParquetFile(path, filesystem=filesystem).read())
+    return pa.concat_tables(tables)
+
+
+def _merge(table: "DeltaTable", rows: "pa.Table", settings: TableSettings, properties: "CommitProperties") -> None:
+    same_key = " AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in settings.merge_keys)
+    not_older = _not_older([_quoted(name) for name in settings.merge_order])
+    columns = {_quoted(name): f"s.{_quoted(name)}" for name in rows.column_names if name != DELETE_COLUMN}
+    merger = table.merge(
+        rows, predicate=same_key, source_alias="s", target_alias="t", commit_properties=properties, streamed_exec=False
+    )
+    if DELETE_COLUMN in rows.column_names:
+        merger = merger.when_matched_delete(predicate=f"s.{DELETE_COLUMN} AND {not_older}")
+        merger = merger.when_matched_update(columns, predicate=f"NOT s.{DELETE_COLUMN} AND {not_older}")
+        merger = merger.when_not_matched_insert(columns, predicate=f"NOT s.{DELETE_COLUMN}")
+    else:
+        merger = merger.when_matched_update(columns, predicate=not_older)
+        merger = merger.when_not_matched_insert(columns)
+    merger.execute()
+
+
+def _not_older(order: Sequence[str]) -> str:
+    """The source row is as new as the target's, column by column; what the table has without an order is older."""
+    first, *others = order
+    newer = f"(t.{first} IS NULL OR s.{first} > t.{first})"
+    equal = f"s.{first} = t.{first}"
+    return f"({newer} OR ({equal} AND {_not_older(others)}))" if others else f"({newer} OR {equal})"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,107 @@
+"""Iceberg tables through PyIceberg: files are added, and query and batch noted, in one transaction of the table."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from barnabas.core.errors import InvalidRequest
+from barnabas.spark.tables.files import WrittenFile, local_path, open_filesystem
+from barnabas.spark.tables.settings import TableSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.table import Table
+
+_PROPERTY = "barnabas.batch."
+
+
+def open_catalog(settings: TableSettings) -> Any:
+    try:
+        from pyiceberg.catalog import load_catalog
+    except ImportError as error:
+        raise ImportError("Iceberg tables need PyIceberg: pip install 'barnabas[tables]'") from error
+    if settings.catalog:
+        return load_catalog("barnabas", **{"warehouse": settings.path, **settings.catalog})
+    local = local_path(settings.path)
+    if local is None:
+        raise InvalidRequest(f"the warehouse {settings.path} is not on this machine: name a catalog for it")
+    local = local.absolute()
+    local.mkdir(parents=True, exist_ok=True)
+    return load_catalog("barnabas", type="sql", uri=f"sqlite:///{local / 'catalog.db'}", warehouse=f"file://{local}")
+
+
+def commit_files(
+    settings: TableSettings, schema: "pa.Schema", files: Sequence[WrittenFile], *, query_id: str, batch_id: int
+) -> None:
+    """Add files to the table, once."""
+    table = _open_or_create(settings, schema)
+    done = table.properties.get(f"{_PROPERTY}{query_id}")
+    if done is not None and int(done) >= batch_id:
+        return
+    _fit_schema(table, settings, schema)
+    with table.transaction() as transaction:
+        transaction.add_files([_uri(files_root(settings), each.path) for each in files], check_duplicate_files=False)
+        transaction.set_properties({f"{_PROPERTY}{query_id}": str(batch_id)})
+
+
+def files_root(settings: TableSettings) -> str:
+    """Where tasks put the files of a table."""
+    assert settings.table is not None
+    return f"{settings.path.rstrip('/')}/{settings.table.replace('.', '/')}/data"
+
+
+def list_files(settings: TableSettings) -> list[str]:
+    """The files of the newest snapshot."""
+    tasks = open_table(settings).scan().plan_files()
+    found = []
+    for task in tasks:
+        if task.delete_files:
+            raise InvalidRequest(f"the table {settings.table} has delete files, which cannot be read here")
+        found.append(task.file.file_path)
+    return sorted(found)
+
+
+def open_table(settings: TableSettings) -> "Table":
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        table: Table = open_catalog(settings).load_table(settings.table)
+        return table
+    except NoSuchTableError:
+        raise InvalidRequest(f"there is no Iceberg table {settings.table} in {settings.path}") from None
+
+
+def _open_or_create(settings: TableSettings, schema: "pa.Schema") -> "Table":
+    from pyiceberg.exceptions import NoSuchTableError
+
+    assert settings.table is not None
+    catalog = open_catalog(settings)
+    try:
+        table: Table = catalog.load_table(settings.table)
+        return table
+    except NoSuchTableError:
+        pass
+    catalog.create_namespace_if_not_exists(settings.table.partition(".")[0])
+    with catalog.create_table_transaction(settings.table, schema=schema) as transaction:
+        if settings.partition_by:
+            with transaction.update_spec() as spec:
+                for name in settings.partition_by:
+                    spec.add_identity(name)
+    made: Table = catalog.load_table(settings.table)
+    return made
+
+
+def _fit_schema(table: "Table", settings: TableSettings, schema: "pa.Schema") -> None:
+    missing = [name for name in schema.names if name not in {field.name for field in table.schema().fields}]
+    if missing and not settings.evolve:
+        raise InvalidRequest(
+            f"the table {settings.table} has no {', '.join(missing)}: with 'evolve: true' it gets them"
+        )
+    if missing:
+        with table.update_schema() as update:
+            update.union_by_name(schema)
+
+
+def _uri(root: str, path: str) -> str:
+    if local_path(root) is None:
+        return f"{root}/{path}"
+    return f"file://{open_filesystem(root, path)[1]}"

@@ -1,0 +1,57 @@
+"""The commands of docs/pipelines.md run as they stand there."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'barnabas[spark]'")
+pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'barnabas[tables]'")
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_commands_of_the_tutorial_run(tmp_path: Path) -> None:
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "pipelines.md").read_text(), re.DOTALL)
+    serve, *commands = [line for block in blocks for line in block.splitlines()]
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    environ = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+        "BARNABAS_LISTENERS": "PLAINTEXT://127.0.0.1:0",
+    }
+    printed: dict[str, str] = {}
+    with subprocess.Popen(serve.rstrip(" &").split(), stdout=subprocess.PIPE, text=True, env=environ) as broker:
+        try:
+            assert broker.stdout is not None
+            ready = broker.stdout.readline()
+            environ["BARNABAS_BOOTSTRAP"] = ready.split("ready on ")[1].split()[0]
+            for command in commands:
+                done = subprocess.run(
+                    command, shell=True, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+                )
+                assert done.returncode == 0, (command, done.stderr)
+                assert "Traceback" not in done.stderr
+                printed[command] = done.stdout
+        finally:
+            broker.terminate()
+
+    def output_of(beginning: str) -> str:
+        (found,) = [text for command, text in printed.items() if command.startswith(beginning)]
+        return found
+
+    assert "pipeline orders is right: archive, revenue, dead_letters" in output_of("barnabas pipeline validate")
+    assert "pipeline orders: done; archive 5 rows" in output_of("barnabas pipeline run")
+    lags = [line.split("\t")[5] for line in output_of("barnabas pipeline status").splitlines()[2:]]
+    assert len(lags) == 3
+    assert len(output_of("barnabas consume orders.dead").splitlines()) == 2
+    assert '"revenue":10.0' in output_of("barnabas consume revenue")
+    assert output_of("python -c") == "3 orders\n"
+    assert "type: delta" in output_of("barnabas pipeline archive")
+    assert output_of("barnabas consume orders.again") == "not an order\n"
+    assert "orders.yaml\torders\tdone" in output_of("barnabas pipeline list")
