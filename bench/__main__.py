@@ -12,6 +12,7 @@ from bench import (
     broker_start,
     groups,
     records,
+    spark,
     storage_append,
     storage_compaction,
     storage_open,
@@ -32,6 +33,7 @@ SUITES: dict[str, Callable[..., Iterator[Row]]] = {
     "groups": groups.rows,
     "transactions": transactions.rows,
     "sendfile": zero_copy.rows,
+    "spark": spark.rows,
 }
 
 

@@ -74,7 +74,8 @@ class _Bench:
         )
 
     def _read(self, format_: str, topic: str) -> "DataFrame":
-        return self._with_options(self._spark.read.format(format_), topic).load()
+        frame: DataFrame = self._with_options(self._spark.read.format(format_), topic).load()
+        return frame
 
     def _stream(self, format_: str, topic: str) -> None:
         frame = self._with_options(self._spark.readStream.format(format_), topic).load()

@@ -10,6 +10,7 @@ BARNABAS_FUZZ_EXAMPLES raises the number of examples for each version of each AP
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -17,10 +18,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from kio.serial.errors import OutOfBoundValue
 
 from barnabas.core.records.batch import Codec
 from barnabas.core.records.record import Record, encode_batch
-from barnabas.wire.apis import APIS, FETCH, PRODUCE, Api
+from barnabas.wire.apis import APIS, DESCRIBE_TRANSACTIONS, FETCH, PRODUCE, Api
 from barnabas.wire.produce import read_produce
 from tests.system.running import Client, RunningNode, create_topic, read_answer
 from tests.unit.edge.kafka.calling import frame_of
@@ -81,7 +83,9 @@ class Fuzzer:
         assert len(answers) <= 1
         if is_valid and answers:
             assert answers[0][:4] == frame[4:8]
-            read_answer(api, version, answers[0])
+            # kio takes no time before 1970, and the -1 of a transaction that has not begun is one.
+            with suppress(OutOfBoundValue) if api is DESCRIBE_TRANSACTIONS else nullcontext():
+                read_answer(api, version, answers[0])
         if is_valid and not is_open and api is not FETCH:
             assert api is PRODUCE, "a request that follows its schema is answered"
             assert_wants_no_answer(frame, version)

@@ -117,8 +117,9 @@ class TransactionalProducer:
         if self._is_open:
             with contextlib.suppress(KafkaException):
                 self._handle.abort_transaction(_ABORT_S)
-        self._handle.purge()
-        self._handle.flush(_PURGED_S)
+        with contextlib.suppress(KafkaException):  # one that was fenced can do no more, not even end well
+            self._handle.purge()
+            self._handle.flush(_PURGED_S)
         self._group.close()
 
     def refusal(self, error: KafkaException) -> BarnabasError:
