@@ -23,8 +23,8 @@ _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SPACE: Final = " \t\f"
 _PROPERTY: Final = re.compile(rf"(?P<name>(?:\\.|[^\\=:{_SPACE}])+)[{_SPACE}]*[=:]?[{_SPACE}]*(?P<text>.*)", re.DOTALL)
 
-NOT_SETTINGS: Final = frozenset({"BARNABAS_BOOTSTRAP", "BARNABAS_FIRST_SEED", "BARNABAS_SEEDS"})
-"""Variables that are not settings of a broker: what a client connects to, and which seeds a test run takes."""
+NOT_SETTINGS: Final = frozenset({"BARNABAS_BOOTSTRAP"})
+"""Variables that are not settings of a broker: what a client connects to."""
 
 
 class Given(NamedTuple):

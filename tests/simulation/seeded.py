@@ -1,6 +1,6 @@
 """What every simulation is put through: many seeds, one seed in two processes, and seeds that must notice a bug.
 
-BARNABAS_SEEDS says how many runs, BARNABAS_FIRST_SEED where to begin.
+TEST_SEEDS says how many runs, TEST_FIRST_SEED where to begin.
 """
 
 import os
@@ -20,9 +20,9 @@ Run = Callable[[int], tuple[Counter[str], str]]
 
 
 def seeds(default: int) -> Iterator[int]:
-    """The seeds of this run: so many, or as many as BARNABAS_SEEDS says, from BARNABAS_FIRST_SEED on."""
-    first = int(os.environ.get("BARNABAS_FIRST_SEED", "0"))
-    return iter(range(first, first + int(os.environ.get("BARNABAS_SEEDS", default))))
+    """The seeds of this run: so many, or as many as TEST_SEEDS says, from TEST_FIRST_SEED on."""
+    first = int(os.environ.get("TEST_FIRST_SEED", "0"))
+    return iter(range(first, first + int(os.environ.get("TEST_SEEDS", default))))
 
 
 def check_seeds(run: Run, *, default: int, events: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """Groups on a whole node, through crashes, kills and resets: what members were told stays true, and they all recover.
 
-BARNABAS_SEEDS says how many runs, BARNABAS_FIRST_SEED where to begin, as for the other machines here. One run alone:
+TEST_SEEDS says how many runs, TEST_FIRST_SEED where to begin, as for the other machines here. One run alone:
 PYTHONPATH=. python -m tests.simulation.group_support SEED
 """
 

@@ -1,6 +1,6 @@
 """The metadata log on a disk that loses power at any moment: what was committed stays, whole, and nothing else comes.
 
-BARNABAS_SEEDS says how many runs, BARNABAS_FIRST_SEED where to begin, as for the other machines here.
+TEST_SEEDS says how many runs, TEST_FIRST_SEED where to begin, as for the other machines here.
 """
 
 import asyncio

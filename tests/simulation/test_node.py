@@ -1,6 +1,6 @@
 """A whole node with its clients, through crashes, kills and resets: what clients were told stays true.
 
-BARNABAS_SEEDS says how many runs, BARNABAS_FIRST_SEED where to begin, as for the other machines here. One run alone:
+TEST_SEEDS says how many runs, TEST_FIRST_SEED where to begin, as for the other machines here. One run alone:
 PYTHONPATH=. python -m tests.simulation.node_support SEED
 """
 

@@ -1,8 +1,8 @@
 """Logs on a disk that loses power at any moment keep what they promised to keep.
 
-BARNABAS_SEEDS says how many runs (by default about 3,000 crashes in all), BARNABAS_FIRST_SEED where to begin:
+TEST_SEEDS says how many runs (by default about 3,000 crashes in all), TEST_FIRST_SEED where to begin:
 
-    BARNABAS_SEEDS=100000 pytest tests/simulation/test_storage_crashes.py
+    TEST_SEEDS=100000 pytest tests/simulation/test_storage_crashes.py
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """A bank on a whole node, through crashes, kills, zombies and repeated requests: transfers are whole, once, or not.
 
-BARNABAS_SEEDS says how many runs, BARNABAS_FIRST_SEED where to begin, as for the other machines here. One run alone:
+TEST_SEEDS says how many runs, TEST_FIRST_SEED where to begin, as for the other machines here. One run alone:
 PYTHONPATH=. python -m tests.simulation.transaction_support SEED
 """
 

@@ -4,7 +4,7 @@ Requests made by hypothesis from kio's schemas with any values they can have, an
 followed by an honest request on the same connection. The oracle: an answer that kio can read, or a closed connection;
 and a node that complains of nothing, lives, and serves.
 
-BARNABAS_FUZZ_EXAMPLES raises the number of examples for each version of each API.
+TEST_FUZZ_EXAMPLES raises the number of examples for each version of each API.
 """
 
 import os
@@ -28,7 +28,7 @@ from tests.system.running import Client, RunningNode, create_topic, read_answer
 from tests.unit.edge.kafka.calling import frame_of
 from tests.unit.wire.kio_values import encode, requests
 
-EXAMPLES = int(os.environ.get("BARNABAS_FUZZ_EXAMPLES", "6"))
+EXAMPLES = int(os.environ.get("TEST_FUZZ_EXAMPLES", "6"))
 FUZZ = settings(
     max_examples=EXAMPLES,
     suppress_health_check=list(HealthCheck),

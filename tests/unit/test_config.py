@@ -112,7 +112,7 @@ def test_a_stock_file_of_kafka_starts(tmp_path: Path) -> None:
 
 
 def test_variables_that_are_no_settings_are_left_alone() -> None:
-    variables = {"BARNABAS_SEEDS": "3", "BARNABAS_FIRST_SEED": "1", "BARNABAS_BOOTSTRAP": "a:1", "PATH": "/bin"}
+    variables = {"BARNABAS_BOOTSTRAP": "a:1", "PATH": "/bin"}
     assert load(environ={**HOME, **variables}).given == {}
 
 
