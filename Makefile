@@ -39,7 +39,7 @@ $(STAMP): pyproject.toml
 test: setup ## Run all tests
 	@$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
-demo: setup ## See it work: a broker, a SIGKILL in the middle, every record accounted for
+demo: setup ## See it work: a broker killed in the middle, then a pipeline on Spark; every record accounted for
 	@$(VENV_PYTHON) -m barnabas.cli.main demo $(ARGS)
 
 check: setup ## Formatting, lint, types and import contracts, in seconds

@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from barnabas.cli.demo import one_broker
 from barnabas.cli.demo.findings import DemoFailed, Findings
@@ -51,12 +50,4 @@ def _act(console: Console, directory: Path, *, orders: int, seed: int) -> None:
             one_broker.show(console, bus, broker, orders, random.Random(seed), findings)
     finally:
         broker.stop()
-    print_table(console, findings, title="Barnabas: one broker, from the first record to the last")
-
-
-def print_table(console: Console, findings: Findings, *, title: str) -> None:
-    """What an act has found out."""
-    table = Table("what", "result", title=title)
-    for row in findings.rows:
-        table.add_row(*row)
-    console.print(table)
+    console.print(findings.table("Barnabas: one broker, from the first record to the last"))

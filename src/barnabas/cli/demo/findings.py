@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from rich.table import Table
+
 from barnabas.core.errors import BarnabasError
 
 
@@ -17,3 +19,9 @@ class Findings:
 
     def add(self, what: str, result: str) -> None:
         self.rows.append((what, result))
+
+    def table(self, title: str) -> Table:
+        table = Table("what", "result", title=title)
+        for row in self.rows:
+            table.add_row(*row)
+        return table

@@ -42,10 +42,7 @@ def show(console: Console, directory: Path, *, seconds: float, rate: int, seed: 
             _run(console, bus, directory, OrderStream(bus, ORDERS, seconds=seconds, rate=rate, seed=seed), findings)
     finally:
         broker.stop()
-    table = Table("what", "result", title="Barnabas: a pipeline on Spark, exactly once")
-    for row in findings.rows:
-        table.add_row(*row)
-    console.print(table)
+    console.print(findings.table("Barnabas: a pipeline on Spark, exactly once"))
 
 
 def describe(bootstrap: str, directory: Path) -> dict[str, Any]:
