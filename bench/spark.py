@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
 ROUNDS = 3
 JARS = "BENCH_KAFKA_JARS"
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
+# What Spark's own connector is made of, in the versions to try.
+PARTS = {
+    "org.apache.spark:spark-sql-kafka-0-10_2.13": ("{spark}", "4.2.0", "4.1.1"),
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13": ("{spark}", "4.2.0", "4.1.1", "4.0.0"),
+    "org.apache.kafka:kafka-clients": ("3.9.2", "3.9.1"),
+    "org.apache.commons:commons-pool2": ("2.13.1", "2.12.1"),
+}
 OURS, THEIRS = "barnabas", "kafka"
 SIZES = {100: 2_000_000, 1_000: 400_000}
 LATENCY_S = 10.0
@@ -176,7 +183,8 @@ def _fill(bootstrap: str, topic: str, count: int, size: int) -> None:
 
 
 def kafka_jars() -> list[Path]:
-    """Spark's own connector and what it needs; none where it cannot be had."""
+    """Spark's own connector and what it needs, as near to this version of Spark as there is; none if it is not to be
+    had here."""
     named = os.environ.get(JARS)
     if named:
         return [Path(each) for each in named.split(",")]
@@ -184,24 +192,22 @@ def kafka_jars() -> list[Path]:
         return []
     import pyspark  # noqa: PLC0415 - an extra
 
-    directory = Path(tempfile.gettempdir()) / f"barnabas-bench-spark-{pyspark.__version__}"
-    if not directory.exists() and not _fetch(pyspark.__version__, directory):
-        return []
-    return sorted(directory.glob("*.jar"))
+    spark = pyspark.__version__
+    directory = Path(tempfile.gettempdir()) / f"barnabas-bench-spark-{spark}"
+    found = [
+        _fetch(artifact, [version.format(spark=spark) for version in versions], directory)
+        for artifact, versions in PARTS.items()
+    ]
+    return [] if None in found else [each for each in found if each is not None]
 
 
-def _fetch(version: str, directory: Path) -> bool:
-    group, artifact = CONNECTOR.split(":")
-    pom = (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>bench</groupId><artifactId>bench</artifactId><version>1</version><dependencies><dependency>"
-        f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-        "</dependency></dependencies></project>"
-    )
-    with scratch_directory() as scratch:
-        (scratch / "pom.xml").write_text(pom)
-        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={directory}"]
-        kept = "-DincludeArtifactIds=" + ",".join(
-            ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13", "kafka-clients", "commons-pool2")
-        )
-        return subprocess.run([*command, kept], cwd=scratch, check=False, capture_output=True).returncode == 0
+def _fetch(artifact: str, versions: Sequence[str], directory: Path) -> Path | None:
+    """The JAR of an artifact in the first of these versions that there is."""
+    for version in versions:
+        jar = directory / f"{artifact.partition(':')[2]}-{version}.jar"
+        if not jar.exists():
+            command = ["mvn", "-q", "-B", f"{MAVEN_PLUGIN}:copy", f"-Dartifact={artifact}:{version}"]
+            subprocess.run([*command, f"-DoutputDirectory={directory}"], check=False, capture_output=True)
+        if jar.exists():
+            return jar
+    return None

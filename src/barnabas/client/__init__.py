@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from barnabas.client.producers import Delivery as Delivery
     from barnabas.client.producers import Sent as Sent
     from barnabas.client.rewindable import TransactionalReader as TransactionalReader
+    from barnabas.client.scram import LoginFailed as LoginFailed
+    from barnabas.client.security import TlsFailed as TlsFailed
     from barnabas.client.topics import KeysMove as KeysMove
     from barnabas.client.topics import PartitionInfo as PartitionInfo
     from barnabas.client.topics import TopicDetails as TopicDetails
@@ -53,6 +55,7 @@ __all__ = [
     "GroupMember",
     "HangingTransaction",
     "KeysMove",
+    "LoginFailed",
     "Message",
     "OffsetChange",
     "OffsetOutOfRange",
@@ -64,6 +67,7 @@ __all__ = [
     "RecordPlace",
     "Refused",
     "Sent",
+    "TlsFailed",
     "TopicDetails",
     "TopicExists",
     "TopicInfo",
@@ -101,6 +105,8 @@ _HOMES: Final = {
     "Delivery": "barnabas.client.producers",
     "Sent": "barnabas.client.producers",
     "TransactionalReader": "barnabas.client.rewindable",
+    "LoginFailed": "barnabas.client.scram",
+    "TlsFailed": "barnabas.client.security",
     "KeysMove": "barnabas.client.topics",
     "PartitionInfo": "barnabas.client.topics",
     "TopicDetails": "barnabas.client.topics",

@@ -1,7 +1,6 @@
 """A topic as Arrow columns: batches come from the brokers as bytes and become columns natively.
 
-Owns the columns a caller sees: `partition`, then those of `core.records.columnar`. Over TLS or SASL, which the raw
-reader does not speak, records are read through librdkafka and put into the same columns, slower.
+Owns the columns a caller sees: `partition`, then those of `core.records.columnar`.
 
 Needs the extra `arrow`. Reads what is committed unless told otherwise: records of aborted and open transactions are
 left out.
@@ -9,16 +8,11 @@ left out.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final
 
-from barnabas.client.consuming import pick_partitions, read_records
 from barnabas.client.fetcher import EARLIEST, LATEST, Fetcher
-from barnabas.client.message import Message
 from barnabas.client.settings import READ_COMMITTED, Isolation, Settings
-from barnabas.client.topics import Topics
 from barnabas.core.errors import OffsetOutOfRange, UnknownTopicOrPartition
-from barnabas.core.model import TopicPartition
 from barnabas.core.records import columnar
 
 try:
@@ -28,7 +22,6 @@ except ImportError as error:  # columnar has said so already
 
 _PARTITION: Final = pa.field("partition", pa.int32(), nullable=False)
 SCHEMA: Final = pa.schema([_PARTITION, *columnar.SCHEMA])
-_CHUNK: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +35,11 @@ class Wanted:
     isolation: Isolation
 
 
-def read_arrow(settings: Settings, topics: Topics, wanted: Wanted, columns: Sequence[str] | None) -> Any:
+def read_arrow(settings: Settings, wanted: Wanted, columns: Sequence[str] | None) -> Any:
     """A `pyarrow.RecordBatchReader`: iterate over its batches, or `read_all()` for one table."""
     names = _checked_columns(columns)
     schema = pa.schema([SCHEMA.field(name) for name in names])
-    if settings.is_plaintext:
-        batches = _read_raw(settings, wanted, names)
-    else:
-        batches = _read_slowly(settings, topics, wanted, names)
-    return pa.RecordBatchReader.from_batches(schema, batches)
+    return pa.RecordBatchReader.from_batches(schema, _read(settings, wanted, names))
 
 
 def _checked_columns(columns: Sequence[str] | None) -> list[str]:
@@ -60,10 +49,10 @@ def _checked_columns(columns: Sequence[str] | None) -> list[str]:
     return names
 
 
-def _read_raw(settings: Settings, wanted: Wanted, names: list[str]) -> Iterator[Any]:
+def _read(settings: Settings, wanted: Wanted, names: list[str]) -> Iterator[Any]:
     """Look at the topic now, so that what does not exist is refused now; read as batches are asked for."""
     topic, partitions = wanted.topic, wanted.partitions
-    fetcher = Fetcher(settings.bootstrap, topic, settings.client_id, committed=wanted.isolation == READ_COMMITTED)
+    fetcher = Fetcher(settings, topic, committed=wanted.isolation == READ_COMMITTED)
     try:
         ids = fetcher.partition_ids()
         missing = sorted(set(partitions or ()) - set(ids))
@@ -127,34 +116,3 @@ def _with_partition(batch: Any, partition: int, names: list[str]) -> Any:
         for name in names
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in names]))
-
-
-def _read_slowly(settings: Settings, topics: Topics, wanted: Wanted, names: list[str]) -> Iterator[Any]:
-    topic = wanted.topic
-    ids = [key.partition for key in pick_partitions(topics, [topic], wanted.partitions)]
-    latest = topics.offsets(topic, ids, LATEST, committed=wanted.isolation == READ_COMMITTED)
-    earliest = topics.offsets(topic, ids, EARLIEST)
-    ranges = _ranges(wanted.start, wanted.end, earliest, latest)
-    starts = {TopicPartition(topic, id_): first for id_, (first, _) in ranges.items()}
-    ends = {TopicPartition(topic, id_): last for id_, (_, last) in ranges.items()}
-    records = read_records(settings, starts, ends, max_records=None, timeout_s=None, isolation=wanted.isolation)
-    return _chunks(records, names)
-
-
-def _chunks(records: Iterator[Message], names: list[str]) -> Iterator[Any]:
-    while chunk := list(islice(records, _CHUNK)):
-        yield batch_of(chunk).select(names)
-
-
-def batch_of(records: Sequence[Message]) -> Any:
-    """Records that were read one by one, in the columns of `SCHEMA`."""
-    columns: dict[str, list[Any]] = {
-        "partition": [record.partition for record in records],
-        "key": [record.key for record in records],
-        "value": [record.value for record in records],
-        "offset": [record.offset for record in records],
-        "timestamp": [record.timestamp_ms for record in records],
-        "timestamp_type": [int(record.timestamp_type) for record in records],
-        "headers": [[{"key": key, "value": value} for key, value in record.headers] for record in records],
-    }
-    return pa.RecordBatch.from_arrays([pa.array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)

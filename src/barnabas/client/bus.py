@@ -366,7 +366,7 @@ class Bus:
             raise BarnabasError(f"cannot read Arrow: {error}") from error
         level = self._settings.isolation(isolation)
         wanted = arrow.Wanted(topic, partitions, start, end, level)
-        return arrow.read_arrow(self._settings, self._topics, wanted, columns)
+        return arrow.read_arrow(self._settings, wanted, columns)
 
     # Groups
 

@@ -5,29 +5,22 @@ Owns connections for the time of a question, and trying again while leaders and 
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from barnabas.client.connection import FIND_COORDINATOR, METADATA, Connection, make
-from barnabas.client.errors import Refused, Unreachable, refusal_of
-from barnabas.client.settings import Settings, parse_bootstrap
+from barnabas.client.brokers import Brokers, ClusterBroker, CoordinatorKind
+from barnabas.client.connection import Connection, in_words
+from barnabas.client.errors import Unreachable, refusal_of
+from barnabas.client.settings import Settings
 from barnabas.core.errors import BarnabasError, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
 
 _T = TypeVar("_T")
 
 _RETRY_S: Final = 0.1
-_OF_TRANSACTIONS: Final = 1
+_NO_LEADER: Final = 5
 # A coordinator or a leader that moved or is not ready, a transaction that is still being ended.
 _PASSING: Final = frozenset({5, 6, 7, 9, 14, 15, 16, 51})
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterBroker:
-    node_id: int
-    host: str
-    port: int
 
 
 class Passing(BarnabasError):
@@ -38,12 +31,8 @@ class Cluster:
     """Connections to the brokers of a cluster, kept until the end of a `with` block; for one thread."""
 
     def __init__(self, settings: Settings, timeout_s: float) -> None:
-        if not settings.is_plaintext:
-            raise Refused("the administration of transactions goes over plaintext only", 35)
-        self._bootstrap = parse_bootstrap(settings.bootstrap)
-        self._client_id = settings.client_id
+        self._brokers = Brokers(settings)
         self._timeout_s = timeout_s
-        self._connections: dict[tuple[str, int], Connection] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -54,9 +43,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        self._brokers.close()
 
     def trying(self, attempt: Callable[[], _T]) -> _T:
         """What an attempt gives; tried again, over new connections, while it fails for a reason that may pass."""
@@ -71,72 +58,37 @@ class Cluster:
                 time.sleep(_RETRY_S)
 
     def brokers(self) -> list[ClusterBroker]:
-        return self._metadata(()).brokers
+        return self._brokers.metadata(()).brokers
 
     def leaders(self, topics: Iterable[str] | None = None) -> dict[TopicPartition, ClusterBroker]:
         """Who leads each partition of these topics, or of all; without those that nobody leads."""
-        return self._metadata(None if topics is None else tuple(topics)).leaders
+        return {key: leader for key, leader in self._leaders(topics).items() if leader is not None}
 
     def leader(self, key: TopicPartition) -> ClusterBroker:
-        found = self.leaders([key.topic]).get(key)
+        leaders = self._leaders([key.topic])
+        if key not in leaders:
+            raise UnknownTopicOrPartition(f"partition {key} does not exist")
+        found = leaders[key]
         if found is None:
-            raise UnknownTopicOrPartition(f"partition {key} does not exist or has no leader")
+            check(_NO_LEADER, f"find the leader of {key}")
+        assert found is not None
         return found
 
     def coordinator(self, transactional_id: str) -> ClusterBroker:
-        connection = self._any_connection()
-        messages = connection.messages(FIND_COORDINATOR)
-        request = make(messages.FindCoordinatorRequest, key=transactional_id, key_type=_OF_TRANSACTIONS)
-        answer = connection.call(request)
-        check(answer.error_code, f"find the coordinator of {transactional_id!r}")
-        return ClusterBroker(int(answer.node_id), str(answer.host), int(answer.port))
+        code, broker = self._brokers.coordinator(transactional_id, CoordinatorKind.TRANSACTION)
+        check(code, f"find the coordinator of {transactional_id!r}")
+        return broker
 
     def connect(self, broker: ClusterBroker) -> Connection:
-        return self._connect((broker.host, broker.port))
+        return self._brokers.at(broker.address)
 
-    def _metadata(self, topics: tuple[str, ...] | None) -> "_Metadata":
-        connection = self._any_connection()
-        messages = connection.messages(METADATA)
-        wanted = None if topics is None else tuple(make(messages.MetadataRequestTopic, name=each) for each in topics)
-        answer = connection.call(
-            make(
-                messages.MetadataRequest,
-                topics=wanted,
-                allow_auto_topic_creation=False,
-                include_cluster_authorized_operations=False,
-                include_topic_authorized_operations=False,
-            )
-        )
-        brokers = {int(b.node_id): ClusterBroker(int(b.node_id), str(b.host), int(b.port)) for b in answer.brokers}
-        for topic in answer.topics:
-            check(topic.error_code, f"read topic {str(topic.name)!r}")
-        leaders = {
-            TopicPartition(str(topic.name), int(each.partition_index)): brokers[int(each.leader_id)]
-            for topic in answer.topics
-            for each in topic.partitions
-            if int(each.leader_id) in brokers
+    def _leaders(self, topics: Iterable[str] | None) -> dict[TopicPartition, ClusterBroker | None]:
+        found = self._brokers.metadata(topics).topics
+        for name, topic in found.items():
+            check(topic.error_code, f"read topic {name!r}")
+        return {
+            TopicPartition(name, id_): leader for name, topic in found.items() for id_, leader in topic.leaders.items()
         }
-        return _Metadata(sorted(brokers.values(), key=lambda broker: broker.node_id), leaders)
-
-    def _any_connection(self) -> Connection:
-        problem: BarnabasError = Unreachable("no broker address was given")
-        for address in [*self._connections, *self._bootstrap]:
-            try:
-                return self._connect(address)
-            except BarnabasError as error:
-                problem = error
-        raise problem
-
-    def _connect(self, address: tuple[str, int]) -> Connection:
-        if address not in self._connections:
-            self._connections[address] = Connection(*address, self._client_id)
-        return self._connections[address]
-
-
-@dataclass(frozen=True, slots=True)
-class _Metadata:
-    brokers: list[ClusterBroker]
-    leaders: dict[TopicPartition, ClusterBroker]
 
 
 def check(code: Any, doing: str) -> None:
@@ -144,8 +96,7 @@ def check(code: Any, doing: str) -> None:
     number = int(code)
     if number == 0:
         return
-    name = getattr(code, "name", str(number))
-    refusal = refusal_of(number, f"cannot {doing}: {name.replace('_', ' ')}")
+    refusal = refusal_of(number, f"cannot {doing}: {in_words(number)}")
     if number in _PASSING:
         raise Passing(str(refusal)) from refusal
     raise refusal

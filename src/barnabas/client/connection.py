@@ -1,74 +1,119 @@
-"""One plain connection to a broker: requests out, answers in, in the newest version both sides know.
+"""One connection to a broker: requests out, answers in, in the newest version both sides know.
 
-Owns framing, correlation and versions. Only for what librdkafka does not do: reading at Arrow speed, where it would
-make an object of every record, and the administration of transactions. Plaintext only. Answers are bounded, and a
-broker that goes silent is given up on.
+Owns framing, correlation, versions, and TLS and the login at the beginning. Only for what librdkafka does not do:
+reading and writing at Arrow speed, where it would make an object of every record, and the administration of
+transactions. Answers are bounded, and a broker that goes silent is given up on.
+
+A connection that may be made later is `Unreachable`. A login that was refused, a broker that is not trusted and TLS
+on one side only are said at once: nobody is to wait for what will not change.
 """
 
 import dataclasses
+import datetime
 import io
 import socket
+import ssl
 import struct
+import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kio.index import load_payload_module, load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from kio.static.primitive import i32
 
 from barnabas.client.errors import Refused, Unreachable
-from barnabas.core.errors import CorruptRecord
+from barnabas.client.scram import LoginFailed
+from barnabas.client.security import Login, Security, TlsFailed, tls_words
+from barnabas.core.errors import BarnabasError, CorruptRecord
+from barnabas.core.records.batch import Buffer
 
+PRODUCE: Final = 0
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 METADATA: Final = 3
+OFFSET_FETCH: Final = 9
 FIND_COORDINATOR: Final = 10
+SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 INIT_PRODUCER_ID: Final = 22
+ADD_PARTITIONS_TO_TXN: Final = 24
+ADD_OFFSETS_TO_TXN: Final = 25
+END_TXN: Final = 26
 WRITE_TXN_MARKERS: Final = 27
+TXN_OFFSET_COMMIT: Final = 28
+SASL_AUTHENTICATE: Final = 36
 DESCRIBE_PRODUCERS: Final = 61
 DESCRIBE_TRANSACTIONS: Final = 65
 LIST_TRANSACTIONS: Final = 66
 
 # What is spoken here: from kio's oldest up to the last version that names topics, not their ids.
 _SPOKEN: Final = {
+    PRODUCE: (3, 8),  # written by hand, before compact strings
     FETCH: (4, 12),
     LIST_OFFSETS: (1, 7),
     METADATA: (1, 9),
+    OFFSET_FETCH: (7, 7),  # the first that waits for transactions, the last for one group
     FIND_COORDINATOR: (1, 3),  # later ones ask for many at once
+    SASL_HANDSHAKE: (1, 1),
     API_VERSIONS: (0, 0),
     INIT_PRODUCER_ID: (0, 4),
+    ADD_PARTITIONS_TO_TXN: (0, 3),
+    ADD_OFFSETS_TO_TXN: (0, 3),
+    END_TXN: (0, 3),
+    TXN_OFFSET_COMMIT: (0, 3),
     WRITE_TXN_MARKERS: (1, 2),
+    SASL_AUTHENTICATE: (0, 2),
     DESCRIBE_PRODUCERS: (0, 0),
     DESCRIBE_TRANSACTIONS: (0, 0),
     LIST_TRANSACTIONS: (0, 2),
 }
 _CONNECT_S: Final = 10.0
 _ANSWER_S: Final = 30.0
+_SESSION_SHARE: Final = 0.85  # of a login's lifetime, as Kafka's own clients take it
+_NO_LOGIN_HERE: Final = 34  # ILLEGAL_SASL_STATE
+_OTHER_MECHANISMS: Final = 33
 _MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
+_FOREVER: Final = datetime.timedelta()
 _LENGTH: Final = struct.Struct(">i")
+_HEADER: Final = struct.Struct(">hhih")  # of a request: API, version, correlation, length of the client's name
+_JOINED_BYTES: Final = 64 * 1024  # a small request is one packet
 
 
 class Connection:
     """A socket to one broker, with at most one request under way."""
 
-    def __init__(self, host: str, port: int, client_id: str) -> None:
+    def __init__(self, host: str, port: int, client_id: str, security: Security | None = None) -> None:
         self._address = f"{host}:{port}"
         self._client_id = client_id
+        self._security = security or Security()
         self._correlation_id = 0
         self._awaited: Any = None
         self._theirs: dict[int, tuple[int, int]] = {}
+        self._good_until = float("inf")
+        self._is_new = True
+        self._socket = _connect(host, port)
         try:
-            self._socket = socket.create_connection((host, port), _CONNECT_S)
-        except OSError as error:
-            raise Unreachable(f"cannot connect to {self._address}: {error}") from None
-        self._socket.settimeout(_ANSWER_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            self._theirs = self._ask_versions()
+            if self._security.tls is not None:
+                self._start_tls(self._security.tls, host, port)
+            self._theirs = self._ask_versions(host, port)
+            if self._security.login is not None:
+                self._log_in(self._security.login)
         except BaseException:
             self._socket.close()
             raise
+
+    @property
+    def is_over(self) -> bool:
+        """Whether another connection is needed: this one broke, or its login runs out and the broker would end it."""
+        return self._awaited is None and time.monotonic() > self._good_until
+
+    @property
+    def has_buffered(self) -> bool:
+        """Whether there is something to read that no poll of the socket shows: TLS has taken it off already."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -116,16 +161,32 @@ class Connection:
             raise self._lost(error) from None
         self._awaited = load_response_schema(kind.__api_key__, kind.__version__)
 
+    def send_written(self, api_key: int, body: Sequence[Buffer]) -> None:
+        """Send a request whose body is written already, in `version` and without compact strings; it is not copied."""
+        assert self._awaited is None, "one request at a time"
+        self._correlation_id += 1
+        version, client_id = self.version(api_key), self._client_id.encode()
+        header = _HEADER.pack(api_key, version, self._correlation_id, len(client_id)) + client_id
+        size = len(header) + sum(len(part) for part in body)
+        parts = [_LENGTH.pack(size) + header, *body]
+        try:
+            for part in [b"".join(parts)] if size <= _JOINED_BYTES else parts:
+                self._socket.sendall(part)
+        except OSError as error:
+            raise self._lost(error) from None
+        self._awaited = load_response_schema(api_key, version)
+
     def receive(self) -> Any:
         kind, self._awaited = self._awaited, None
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
         if not 4 <= length <= _MAX_ANSWER_BYTES:
-            raise CorruptRecord(f"{self._address} announces an answer of {length} bytes")
+            raise self._corrupt(f"{self._address} announces an answer of {length} bytes")
         frame = self._read(length)
         header, at = entity_reader(kind.__header_schema__)(frame, 0)
         if header.correlation_id != self._correlation_id:
-            raise CorruptRecord(f"{self._address} answered {header.correlation_id}, not {self._correlation_id}")
+            raise self._corrupt(f"{self._address} answered {header.correlation_id}, not {self._correlation_id}")
         answer, _ = entity_reader(kind)(frame, at)
+        self._is_new = False
         return answer
 
     def _read(self, count: int) -> memoryview:
@@ -141,12 +202,125 @@ class Connection:
             view = view[read:]
         return memoryview(buffer).toreadonly()  # kio takes nothing that could change
 
-    def _lost(self, why: object) -> Unreachable:
-        return Unreachable(f"lost the connection to {self._address}: {why}")
+    def _lost(self, why: object) -> BarnabasError:
+        self._good_until = float("-inf")
+        if self._is_new and isinstance(why, ssl.SSLError) and "alert" in tls_words(why):
+            return TlsFailed(f"{self._address} refused TLS: {tls_words(why)}; does it want a certificate of ours?")
+        hint = ""
+        if self._is_new and self._theirs and self._security.login is None:
+            hint = "; does it want a login (security.protocol sasl_plaintext or sasl_ssl)?"
+        return Unreachable(f"lost the connection to {self._address}: {why}{hint}")
 
-    def _ask_versions(self) -> dict[int, tuple[int, int]]:
-        answer = self.call(load_request_schema(API_VERSIONS, 0)())
+    def _corrupt(self, message: str) -> CorruptRecord:
+        self._good_until = float("-inf")
+        return CorruptRecord(message)
+
+    def _start_tls(self, context: ssl.SSLContext, host: str, port: int) -> None:
+        self._socket.settimeout(_CONNECT_S)
+        try:
+            self._socket = context.wrap_socket(self._socket, server_hostname=host)
+        except ssl.SSLCertVerificationError as error:
+            why = error.verify_message.rstrip(".")
+            raise TlsFailed(f"{self._address} is not trusted: {why}; see ssl.ca.location") from None
+        except TimeoutError as error:
+            raise Unreachable(f"cannot speak TLS with {self._address}: {error}") from None
+        except OSError as error:
+            if _speaks_plaintext(host, port, self._client_id):
+                raise TlsFailed(
+                    f"{self._address} speaks no TLS: security.protocol should be plaintext or sasl_plaintext"
+                ) from None
+            if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+                raise TlsFailed(f"cannot speak TLS with {self._address}: {tls_words(error)}") from None
+            raise Unreachable(f"cannot speak TLS with {self._address}: {error}") from None
+        self._socket.settimeout(_ANSWER_S)
+
+    def _ask_versions(self, host: str, port: int) -> dict[int, tuple[int, int]]:
+        try:
+            answer = self.call(load_request_schema(API_VERSIONS, 0)())
+        except (Unreachable, CorruptRecord):
+            if self._security.tls is None and _speaks_tls(host, port):
+                raise TlsFailed(f"{self._address} speaks TLS: security.protocol should be ssl or sasl_ssl") from None
+            raise
+        self._is_new = True
         return {int(api.api_key): (int(api.min_version), int(api.max_version)) for api in answer.api_keys}
+
+    def _log_in(self, login: Login) -> None:
+        if SASL_HANDSHAKE not in self._theirs:
+            raise self._needs_no_login()
+        handshake = self.messages(SASL_HANDSHAKE).SaslHandshakeRequest(mechanism=login.mechanism)
+        answer = self.call(handshake)
+        if int(answer.error_code) == _NO_LOGIN_HERE:
+            raise self._needs_no_login()
+        if int(answer.error_code) == _OTHER_MECHANISMS:
+            offered = ", ".join(answer.mechanisms) or "nothing"
+            raise LoginFailed(f"{self._address} takes no login by {login.mechanism}: it offers {offered}")
+        if int(answer.error_code) != 0:
+            raise LoginFailed(f"{self._address} takes no login: {in_words(answer.error_code)}")
+        exchange = login.begin()
+        message = next(exchange)
+        while True:
+            answer = self._authenticate(message, login)
+            try:
+                message = exchange.send(answer.auth_bytes)
+            except StopIteration:
+                break
+            except LoginFailed as error:
+                raise LoginFailed(f"{self._address}: {error}") from None
+        lifetime_s = getattr(answer, "session_lifetime", _FOREVER).total_seconds()
+        if lifetime_s > 0:
+            self._good_until = time.monotonic() + lifetime_s * _SESSION_SHARE
+
+    def _authenticate(self, message: bytes, login: Login) -> Any:
+        answer = self.call(self.messages(SASL_AUTHENTICATE).SaslAuthenticateRequest(auth_bytes=message))
+        if int(answer.error_code) != 0:
+            why = answer.error_message or in_words(answer.error_code)
+            raise LoginFailed(f"{self._address} refused {login}: {' '.join(why.split())}")
+        return answer
+
+    def _needs_no_login(self) -> LoginFailed:
+        wanted = "plaintext" if self._security.tls is None else "ssl"
+        return LoginFailed(f"{self._address} takes no login: security.protocol should be {wanted}")
+
+
+def _connect(host: str, port: int) -> socket.socket:
+    try:
+        connected = socket.create_connection((host, port), _CONNECT_S)
+    except OSError as error:
+        raise Unreachable(f"cannot connect to {host}:{port}: {error}") from None
+    connected.settimeout(_ANSWER_S)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connected
+
+
+def _speaks_plaintext(host: str, port: int, client_id: str) -> bool:
+    """Whether a broker with which TLS failed answers without it."""
+    try:
+        Connection(host, port, client_id).close()
+    except BarnabasError:
+        return False
+    return True
+
+
+def _speaks_tls(host: str, port: int) -> bool:
+    """Whether a broker that hung up on a plain request answers to TLS; who it is does not matter, nothing is sent."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), _CONNECT_S) as plain:
+            context.wrap_socket(plain, server_hostname=host).close()
+    except ssl.SSLError as error:
+        return "alert" in tls_words(error)
+    except OSError:
+        return False
+    return True
+
+
+def in_words(code: int) -> str:
+    """What an error code is called."""
+    try:
+        return ErrorCode(code).name.replace("_", " ")
+    except ValueError:
+        return str(int(code))
 
 
 def make(kind: type[Any], **fields: Any) -> Any:

@@ -7,6 +7,7 @@ that class; any other becomes `Refused`, which carries the code.
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
+from kio.schema.errors import ErrorCode
 
 from barnabas.core import errors as core_errors
 from barnabas.core.errors import BarnabasError
@@ -56,6 +57,12 @@ class TransactionInDoubt(BarnabasError):
     kafka_code = 7
 
 
+class ProducerBroken(BarnabasError):
+    """A producer that cannot go on, or its transaction: what it left open is settled by the next one of its id."""
+
+    kafka_code = 120
+
+
 _UNREACHABLE: Final = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,
@@ -100,6 +107,14 @@ def refusal_of(code: int, message: str) -> BarnabasError:
     """The refusal for a broker's error code."""
     known = _CORE.get(code)
     return known(message) if known else Refused(message, code)
+
+
+def words_of(code: int) -> str:
+    """A broker's error code in words."""
+    try:
+        return ErrorCode(code).name.replace("_", " ")
+    except ValueError:
+        return f"error {code}"
 
 
 def _why(error: KafkaError) -> str:

@@ -3,7 +3,8 @@
 Owns who leads what, where each partition stands, and asking ahead: the next request is under way while the caller
 works on the last answer, one per leader, so memory is bounded by one answer per leader. Reads what is committed (up
 to the last stable offset, with the aborted transactions named), or all there is. A leader that moves or a connection
-that breaks is tried again for a while; an offset that is gone is refused.
+that breaks is tried again for a while; an offset that is gone is refused. That a partition does not exist is believed
+when it is said again: a broker that just started, or just came to lead it, may not know of it yet.
 
 Must not know: records within batches, Arrow.
 """
@@ -17,9 +18,10 @@ from typing import Any, Final
 
 from kio.static.primitive import i32Timedelta
 
-from barnabas.client.connection import FETCH, LIST_OFFSETS, METADATA, Connection, make
+from barnabas.client.brokers import Address, Brokers
+from barnabas.client.connection import FETCH, LIST_OFFSETS, Connection, in_words, make
 from barnabas.client.errors import Unreachable, refusal_of
-from barnabas.client.settings import parse_bootstrap
+from barnabas.client.settings import Settings
 from barnabas.core.errors import BarnabasError, UnknownTopicOrPartition
 from barnabas.core.records.batch import Buffer, iter_whole_batches
 
@@ -34,6 +36,7 @@ _PARTITION_MAX_BYTES: Final = 16 * 1024 * 1024
 _PATIENCE_S: Final = 30.0
 _RETRY_S: Final = 0.1
 _SILENCE_S: Final = 30.0
+_DISBELIEF_S: Final = 0.5
 # Errors that a new look at the metadata may cure: a leader that moved, or is not there yet.
 _MOVED: Final = frozenset({5, 6, 9, 74, 75, 78, 100, 103})
 
@@ -56,18 +59,14 @@ class _Position:
 class Fetcher:
     """Reads one topic; not for use by several threads."""
 
-    def __init__(self, bootstrap: str, topic: str, client_id: str, *, committed: bool = True) -> None:
-        self._bootstrap = parse_bootstrap(bootstrap)
+    def __init__(self, settings: Settings, topic: str, *, committed: bool = True) -> None:
+        self._brokers = Brokers(settings)
         self._topic = topic
-        self._client_id = client_id
         self._isolation = _READ_COMMITTED if committed else _READ_UNCOMMITTED
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._leaders: dict[int, tuple[str, int]] = {}
+        self._leaders: dict[int, Address | None] = {}
 
     def close(self) -> None:
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        self._brokers.close()
 
     def partition_ids(self) -> list[int]:
         self._find_leaders()
@@ -76,14 +75,14 @@ class Fetcher:
     def offsets(self, partitions: Iterable[int], timestamp_ms: int) -> dict[int, int]:
         """The offset for a time, or for EARLIEST or LATEST, of each partition; -1 where there is none."""
         found: dict[int, int] = {}
-        deadline = time.monotonic() + _PATIENCE_S
+        patience = _Patience()
         wanted = list(partitions)
         while wanted:
             try:
                 for leader, ids in self._by_leader(wanted).items():
-                    found |= self._ask_offsets(self._connect(leader), ids, timestamp_ms)
+                    found |= self._ask_offsets(self._brokers.at(leader), ids, timestamp_ms)
             except BarnabasError as error:
-                self._start_over(error, deadline)
+                self._start_over(error, patience)
             wanted = [id_ for id_ in wanted if id_ not in found]
         return found
 
@@ -91,7 +90,7 @@ class Fetcher:
         """The batches of each partition from a start offset up to an end offset, in the order they arrive."""
         positions = {id_: _Position(start, end) for id_, (start, end) in ranges.items() if start < end}
         under_way: dict[Connection, list[int]] = {}
-        deadline = time.monotonic() + _PATIENCE_S
+        patience = _Patience()
         while positions:
             answers: list[Fetched] = []
             try:
@@ -102,17 +101,17 @@ class Fetcher:
                 self._ask_ahead(positions, under_way)
             except BarnabasError as error:
                 under_way.clear()
-                self._start_over(error, deadline)
+                self._start_over(error, patience)
             if answers:
-                deadline = time.monotonic() + _PATIENCE_S
-            elif time.monotonic() > deadline:
+                patience = _Patience()
+            elif time.monotonic() > patience.deadline:
                 raise Unreachable(f"{self._topic}: nothing to read for {_PATIENCE_S:.0f} s, before the end")
             yield from answers
 
     def _ask_ahead(self, positions: dict[int, _Position], under_way: dict[Connection, list[int]]) -> None:
         """Send a fetch to every leader that is not answering one."""
         for leader, ids in self._by_leader(positions).items():
-            connection = self._connect(leader)
+            connection = self._brokers.at(leader)
             if connection not in under_way:
                 connection.send(self._fetch_request(connection, positions, ids))
                 under_way[connection] = ids
@@ -186,58 +185,51 @@ class Fetcher:
             found[int(partition.partition_index)] = int(partition.offset)
         return found
 
-    def _by_leader(self, ids: Iterable[int]) -> dict[tuple[str, int], list[int]]:
+    def _by_leader(self, ids: Iterable[int]) -> dict[Address, list[int]]:
         wanted = list(ids)
         if any(id_ not in self._leaders for id_ in wanted):
             self._find_leaders()
-        grouped: dict[tuple[str, int], list[int]] = {}
+        grouped: dict[Address, list[int]] = {}
         for id_ in wanted:
             if id_ not in self._leaders:
-                raise UnknownTopicOrPartition(f"partition {self._topic}-{id_} does not exist or has no leader")
-            grouped.setdefault(self._leaders[id_], []).append(id_)
+                raise UnknownTopicOrPartition(f"partition {self._topic}-{id_} does not exist")
+            leader = self._leaders[id_]
+            if leader is None:
+                raise _Moved(f"partition {self._topic}-{id_} has no leader")
+            grouped.setdefault(leader, []).append(id_)
         return grouped
 
     def _find_leaders(self) -> None:
-        connection = self._any_connection()
-        messages = connection.messages(METADATA)
-        request = make(
-            messages.MetadataRequest,
-            topics=(make(messages.MetadataRequestTopic, name=self._topic),),
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-        )
-        answer = connection.call(request)
-        brokers = {broker.node_id: (str(broker.host), int(broker.port)) for broker in answer.brokers}
-        for topic in answer.topics:
+        for topic in self._brokers.metadata([self._topic]).topics.values():
             _check(topic.error_code, f"read topic {self._topic!r}")
-            self._leaders = {
-                int(partition.partition_index): brokers[partition.leader_id]
-                for partition in topic.partitions
-                if partition.leader_id in brokers
-            }
+            self._leaders = {id_: None if each is None else each.address for id_, each in topic.leaders.items()}
 
-    def _any_connection(self) -> Connection:
-        problem: BarnabasError = Unreachable("no broker address was given")
-        for address in [*self._connections, *self._bootstrap]:
-            try:
-                return self._connect(address)
-            except BarnabasError as error:
-                problem = error
-        raise problem
-
-    def _connect(self, address: tuple[str, int]) -> Connection:
-        if address not in self._connections:
-            self._connections[address] = Connection(*address, self._client_id)
-        return self._connections[address]
-
-    def _start_over(self, error: BarnabasError, deadline: float) -> None:
+    def _start_over(self, error: BarnabasError, patience: "_Patience") -> None:
         """After a failure that may pass: drop connections and leaders, wait a little. Any other is raised."""
-        if not isinstance(error, (Unreachable, _Moved)) or time.monotonic() > deadline:
+        if not patience.lasts(error):
             raise error
         self.close()
         self._leaders.clear()
         time.sleep(_RETRY_S)
+
+
+class _Patience:
+    """How long what may pass is waited for, since something last went well."""
+
+    def __init__(self) -> None:
+        self.deadline = time.monotonic() + _PATIENCE_S
+        self._disbelief_ends: float | None = None
+
+    def lasts(self, error: BarnabasError) -> bool:
+        now = time.monotonic()
+        if isinstance(error, (Unreachable, _Moved)):
+            self._disbelief_ends = None
+            return now <= self.deadline
+        if not isinstance(error, UnknownTopicOrPartition):
+            return False
+        if self._disbelief_ends is None:
+            self._disbelief_ends = now + _DISBELIEF_S
+        return now <= self._disbelief_ends
 
 
 class _Moved(BarnabasError):
@@ -250,8 +242,7 @@ def _check(code: int, doing: str) -> None:
     number = int(code)
     if number == 0:
         return
-    name = getattr(code, "name", str(number))
-    message = f"cannot {doing}: {name.replace('_', ' ')}"
+    message = f"cannot {doing}: {in_words(number)}"
     if number in _MOVED:
         raise _Moved(message)
     raise refusal_of(number, message)
@@ -266,6 +257,8 @@ def _next_offset(records: Buffer) -> int | None:
 
 
 def _wait_readable(connections: list[Connection]) -> list[Connection]:
+    if buffered := [connection for connection in connections if connection.has_buffered]:
+        return buffered
     poller = select.poll()
     by_fileno = {connection.fileno(): connection for connection in connections}
     for fileno in by_fileno:

@@ -75,10 +75,6 @@ class Settings:
     client_id: str = "barnabas"
     config: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def is_plaintext(self) -> bool:
-        return self.config.get("security.protocol", "plaintext").lower() == "plaintext"
-
     def isolation(self, wanted: Isolation | None) -> Isolation:
         """What a reader is to see: as it says, else as the caller's settings say, else what is committed."""
         level = wanted or self.config.get(_ISOLATION, READ_COMMITTED)

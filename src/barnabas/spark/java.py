@@ -14,13 +14,13 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from barnabas.core.errors import BarnabasError
+from barnabas.spark.made_once import made_once
 
 MINIMUM_VERSION = 17
 PROBE_TIMEOUT_S = 30.0
@@ -173,35 +173,11 @@ def _wrap(home: Path, environment: Mapping[str, str]) -> Path:
     script = _WRAPPER.format(module=VECTOR_MODULE, java=shlex.quote(str(home / "bin" / "java")))
     # Named by its contents: whoever finds the directory there finds the right one, and all of it.
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
-    try:
-        return _create(_cache_directory(environment), name, script)
-    except OSError:  # no home directory, or one that is read-only or full
-        return _create(Path(tempfile.mkdtemp(prefix="barnabas-")), name, script)
 
-
-def _cache_directory(environment: Mapping[str, str]) -> Path:
-    cache = environment.get("XDG_CACHE_HOME")
-    try:
-        return Path(cache or Path.home() / ".cache") / "barnabas"
-    except RuntimeError as no_home:
-        raise FileNotFoundError("this user has no home directory") from no_home
-
-
-def _create(parent: Path, name: str, script: str) -> Path:
-    target = parent / name
-    if (target / "bin" / "java").is_file():
-        return target
-    parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=parent))
-    try:
-        (unfinished / "bin").mkdir()
-        java = unfinished / "bin" / "java"
+    def fill(directory: Path) -> None:
+        (directory / "bin").mkdir()
+        java = directory / "bin" / "java"
         java.write_text(script, encoding="utf-8")
         java.chmod(0o755)
-        unfinished.rename(target)
-    except OSError:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        # Another process may have put its own, equal one there first.
-        if not (target / "bin" / "java").is_file():
-            raise
-    return target
+
+    return made_once(name, fill, environment)

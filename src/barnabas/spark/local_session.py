@@ -1,4 +1,5 @@
-"""A Spark session that starts wherever Python does: Java is found, and only loopback is listened on.
+"""A Spark session that starts wherever Python does: Java is found, and only loopback is listened on, unless the
+master is on another machine, whose workers call back.
 
 It is tuned for one machine: Arrow between Spark and Python, a quarter of the memory, as many shuffle tasks as cores,
 checkpoints without checksum files, and streams whose tasks stay as they were planned. Every setting can be overridden.
@@ -8,9 +9,10 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.spark.java import find_java
+from barnabas.spark.spark_home import lean_spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,47 +23,77 @@ _MOST_MEMORY_MIB = 8192
 
 
 def session(
-    app_name: str = "barnabas", *, master: str = "local[2]", settings: Mapping[str, str] | None = None
+    app_name: str = "barnabas", *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> "SparkSession":
-    """The running Spark session, or a new one. ``settings`` are Spark's own and win over ours."""
+    """The running Spark session, or a new one. ``settings`` are Spark's own and win over ours.
+
+    ``master`` is ``local[2]`` if it is not given, or whatever ``spark-submit`` was told, if that has started us.
+    """
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ImportError("a Spark session needs PySpark: pip install 'barnabas[spark]'") from error
 
-    builder = SparkSession.builder.appName(app_name).master(master)
-    for name, value in {**_defaults(master), **(settings or {})}.items():
+    builder = SparkSession.builder.appName(app_name)
+    if is_submitted():
+        # Java runs already, as spark-submit was told to start it: what we think best must not win over that.
+        if master is not None:
+            builder = builder.master(master)
+        return _configured(builder, {**_EVERYWHERE, **(settings or {})}).getOrCreate()
+    master = master or "local[2]"
+    environment = {
+        "JAVA_HOME": str(find_java().path),
+        # Workers run on this very Python: what Spark would take is whichever python3 the PATH has.
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+    }
+    if _is_here(master):
+        environment["SPARK_LOCAL_IP"] = LOOPBACK
+        environment["SPARK_HOME"] = str(lean_spark_home())
+    with _environment(environment):
+        return _configured(builder.master(master), {**_defaults(master), **(settings or {})}).getOrCreate()
+
+
+def is_submitted() -> bool:
+    """Whether this process was started by ``spark-submit``."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _configured(builder: "SparkSession.Builder", settings: Mapping[str, str]) -> "SparkSession.Builder":
+    for name, value in settings.items():
         builder = builder.config(name, value)
-    with _environment(
-        {
-            "JAVA_HOME": str(find_java().path),
-            # Workers run on this very Python: what Spark would take is whichever python3 the PATH has.
-            "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
-            "SPARK_LOCAL_IP": LOOPBACK,
-        }
-    ):
-        return builder.getOrCreate()
+    return builder
+
+
+_EVERYWHERE: Final = {
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.python.daemon.module": "barnabas.spark.worker_daemon",
+    # A stream's tasks are those its source planned, always: what a sink wrote for a task of a batch can be told
+    # again after a crash. Spark may otherwise join tasks by what it measured. Batch jobs keep that.
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
+}
 
 
 def _defaults(master: str) -> dict[str, str]:
     settings = {
-        "spark.driver.bindAddress": LOOPBACK,
-        "spark.driver.host": LOOPBACK,
+        **_EVERYWHERE,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.python.daemon.module": "barnabas.spark.worker_daemon",
-        # A stream's tasks are those its source planned, always: what a sink wrote for a task of a batch can be told
-        # again after a crash. Spark may otherwise join tasks by what it measured. Batch jobs keep that.
-        "spark.sql.adaptive.streaming.stateless.enabled": "false",
         # Checkpoint files on a local disk: without checksum files beside them, half the files are written.
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     }
+    if _is_here(master):
+        settings["spark.driver.bindAddress"] = LOOPBACK
+        settings["spark.driver.host"] = LOOPBACK
     if master.startswith("local"):
         settings["spark.driver.memory"] = f"{_driver_memory_mib()}m"
         # Spark's 200 shuffle tasks are for a cluster; each costs milliseconds, and in a stream a file of state.
         settings["spark.sql.shuffle.partitions"] = str(_local_cores(master))
     return settings
+
+
+def _is_here(master: str) -> bool:
+    """Whether all of Spark is on this machine, so that nobody else need reach this process."""
+    return master.startswith(("local", "spark://127.", "spark://localhost:"))
 
 
 def _local_cores(master: str) -> int:

@@ -15,7 +15,10 @@ _OF_TASKS: Final = (
     "barnabas.spark.source.reader",
     "barnabas.spark.source.stream_reader",
     "barnabas.spark.source.fetching",
+    "barnabas.spark.sink.writers",
+    "barnabas.spark.sink.publishing",
     "barnabas.core.records.columnar",
+    "pandas",  # by which Spark hands rows to a sink in Python
 )
 
 

@@ -4,16 +4,17 @@ from collections.abc import Iterable, Mapping
 
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
+from barnabas.spark.source.lookup import Lookup
 from barnabas.spark.source.options import Selection
 from barnabas.spark.source.watching import Watch
 
 KEY = TopicPartition("t", 0)
 
 
-class FakeLookup:
+class FakeLookup(Lookup):
     """A cluster with one partition, whose answers can be set."""
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # without connections
         self.now = 0.0
         self.end: int | None = 5
         self.answers: list[int | None] = []
@@ -31,11 +32,6 @@ class FakeLookup:
         if self.end is None and wanted:
             raise UnknownTopicOrPartition("gone")
         return dict.fromkeys(wanted, self.end or 0)
-
-    def bytes_per_offset(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
-        return {}
-
-    def close(self) -> None: ...
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import arrow
 from barnabas.client.bus import Bus
 from barnabas.client.errors import DeliveryFailed, RecordNotFound, Unreachable
 from barnabas.client.merging import Merge, merge_records
@@ -196,24 +195,6 @@ def test_merging_reads_no_partition_far_ahead_and_loses_nothing(bus: Bus, topic:
 
     assert [(one.partition, one.offset) for one in merged] == [(id_, at) for id_ in range(2) for at in range(5000)]
     assert largest < 100 + 2 * 500  # a chunk may come on top
-
-
-def test_columns_over_librdkafka_are_the_same(bus: Bus, topic: str) -> None:
-    for number in range(100):
-        bus.send(
-            topic, None if number % 9 == 0 else b"v%d" % number, key=b"k", partition=number % 3, headers={"h": b"1"}
-        )
-    bus.flush(10)
-    order = [("partition", "ascending"), ("offset", "ascending")]
-
-    raw = bus.read_arrow(topic, start={0: 5}).read_all().sort_by(order)
-    # What a bus with TLS or SASL does, which the mock does not speak.
-    wanted = arrow.Wanted(topic, None, {0: 5}, None, "read_committed")
-    slow = list(arrow._read_slowly(bus._settings, bus._topics, wanted, columns := arrow.SCHEMA.names))
-
-    assert columns == raw.column_names
-    assert raw.num_rows == 95
-    assert raw.to_pylist() == raw.from_batches(slow).sort_by(order).to_pylist()
 
 
 def test_a_merge_that_follows_goes_on_past_the_end(bus: Bus, topic: str) -> None:

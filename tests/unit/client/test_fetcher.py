@@ -1,19 +1,21 @@
 """The raw reader's bookkeeping: what an answer moves, and what it must not."""
 
+import socket
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from barnabas.client.errors import Unreachable
-from barnabas.client.fetcher import Fetcher, _Position
-from barnabas.core.errors import BarnabasError, OffsetOutOfRange
+from barnabas.client.fetcher import Fetcher, _Patience, _Position, _wait_readable
+from barnabas.client.settings import Settings
+from barnabas.core.errors import BarnabasError, OffsetOutOfRange, UnknownTopicOrPartition
 from barnabas.core.records.record import Record, encode_batch
 
 
 @pytest.fixture
 def fetcher() -> Fetcher:
-    return Fetcher("nowhere:1", "t", "test")
+    return Fetcher(Settings("nowhere:1"), "t")
 
 
 def batch(*offsets: int) -> bytes:
@@ -89,14 +91,36 @@ def test_a_leader_that_moved_is_tried_again_until_patience_ends(fetcher: Fetcher
     with pytest.raises(BarnabasError) as moved:
         fetcher._advance({0: _Position(0, 9)}, [0], answer(partition(0, error_code=6)))
 
-    fetcher._start_over(moved.value, deadline=float("inf"))
-    with pytest.raises(BarnabasError, match="t-0"):
-        fetcher._start_over(moved.value, deadline=0)
+    patience = _Patience()
+    fetcher._start_over(moved.value, patience)
     with pytest.raises(OffsetOutOfRange):
-        fetcher._start_over(OffsetOutOfRange("gone"), deadline=float("inf"))
+        fetcher._start_over(OffsetOutOfRange("gone"), patience)
+    patience.deadline = 0
+    with pytest.raises(BarnabasError, match="t-0"):
+        fetcher._start_over(moved.value, patience)
+
+
+def test_that_a_partition_does_not_exist_is_believed_when_it_is_said_again(
+    fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience, unknown = _Patience(), UnknownTopicOrPartition("t-0 does not exist")
+
+    fetcher._start_over(unknown, patience)
+    monkeypatch.setattr("time.monotonic", lambda now=patience.deadline: now)
+    with pytest.raises(UnknownTopicOrPartition):
+        fetcher._start_over(unknown, patience)
+
+
+def test_what_tls_has_taken_off_the_socket_is_not_waited_for() -> None:
+    silent, other = socket.socketpair()
+    with silent, other:
+        idle = SimpleNamespace(has_buffered=False, fileno=silent.fileno)
+        ready = SimpleNamespace(has_buffered=True, fileno=silent.fileno)
+
+        assert _wait_readable([idle, ready]) == [ready]  # type: ignore[list-item]
 
 
 def test_nobody_there_is_said() -> None:
-    nobody = Fetcher("127.0.0.1:1", "t", "test")
+    nobody = Fetcher(Settings("127.0.0.1:1"), "t")
     with pytest.raises(Unreachable, match="cannot connect to"):
         nobody.partition_ids()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import Bus, Refused, TransactionFenced, Unreachable
+from barnabas.client import Bus, TransactionFenced, Unreachable
 from barnabas.client.cluster import Cluster, Passing, check
 from barnabas.client.settings import Settings
 from barnabas.core.errors import (
@@ -149,11 +149,6 @@ def test_what_is_not_there_cannot_be_ended(real_bus: Bus, topic: str, name: str)
         real_bus.abort_hanging_transaction(topic, 7, 0)
     with pytest.raises(UnknownTopicOrPartition):
         real_bus.hanging_transactions(f"{name}-none")
-
-
-def test_over_tls_it_is_said_that_it_does_not_go() -> None:
-    with Bus("127.0.0.1:1", config={"security.protocol": "ssl"}) as bus, pytest.raises(Refused, match="plaintext only"):
-        bus.transactions()
 
 
 def test_nobody_there_is_said() -> None:

@@ -10,7 +10,12 @@
 | `progressTopic` | an empty topic of 50 partitions that the progress is kept for, made if missing | see below |
 | `txnAppId`, `txnVersion` | a batch write of these is published once, however often it is made | none |
 | `kafka.default.api.timeout.ms` | how long an unreachable cluster is tried at first | 15000 |
-| `kafka.*` | any producer setting of librdkafka: `kafka.compression.type`, `kafka.linger.ms`, ... | |
+| `kafka.compression.type`, `kafka.compression.level` | of batches: `none`, `gzip`, `snappy`, `lz4`, `zstd` | none |
+| `kafka.batch.size` | the most bytes of a batch, before compression | 1000000 |
+| `kafka.delivery.timeout.ms` | how long a batch is tried to be sent | 120000 |
+| `kafka.request.timeout.ms` | how long a leader may wait for its followers | 30000 |
+| `kafka.security.protocol`, `kafka.sasl.*`, `kafka.ssl.*` | as in librdkafka | plaintext |
+| `kafka.*` | other settings of a librdkafka producer are taken, and have nothing here to tune | |
 
 `progressTopic` is `barnabas-spark-progress` by default. `txnAppId` and `txnVersion` are for `foreachBatch`, where
 Spark itself does not say which write is which: a name for the write, and the batch id.
@@ -24,6 +29,8 @@ from typing import Final, Literal, TypeAlias
 
 from barnabas.client.settings import Settings, parse_bootstrap
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.records.batch import Codec
+from barnabas.core.records.compression import check_level
 from barnabas.spark.source.option_values import OptionText
 from barnabas.spark.source.refusals import InvalidOption
 
@@ -48,6 +55,7 @@ _NOT_FOR_USERS: Final = {
     "transactional.id": f"see {_PREFIX!r}",
     "transaction.timeout.ms": f"see {_TIMEOUT!r}",
     "enable.idempotence": "it is always on",
+    "partitioner": "keys go where every other client puts them; a column 'partition' says otherwise",
     "acks": "a record is acknowledged by all in-sync replicas",
     "delivery.report.only.error": "it is always on",
     "interceptor.classes": "there are none",
@@ -56,6 +64,9 @@ _NOT_FOR_USERS: Final = {
 }
 _CLIENT_ID: Final = "barnabas-spark"
 _FIRST_CONTACT_MS: Final = 15_000
+_BATCH_BYTES: Final = 1_000_000  # a broker takes 1048588 unless it is told otherwise
+_DELIVERY_MS: Final = 120_000
+_ACK_MS: Final = 30_000
 _TIMEOUT_MS: Final = 10 * 60 * 1000
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -69,8 +80,20 @@ class IdempotentWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class Batching:
+    """How records are put together and sent."""
+
+    batch_bytes: int
+    codec: Codec
+    level: int | None
+    delivery_s: float
+    ack_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class WriteOptions:
     settings: Settings
+    batching: Batching
     topic: str | None
     is_exactly_once: bool
     transaction_timeout_ms: int
@@ -92,8 +115,10 @@ def parse_options(given: Mapping[str, str], mode: Mode) -> WriteOptions:
     timeout_ms = text.duration_ms(_TIMEOUT, default_ms=_TIMEOUT_MS)
     if timeout_ms < 1000:
         raise InvalidOption(f"option {_TIMEOUT!r} is {text.text(_TIMEOUT)!r}; it is at least 1s")
+    settings = _settings(given, text)
     return WriteOptions(
-        settings=_settings(given, text),
+        settings=settings,
+        batching=_batching(settings, timeout_ms),
         topic=_topic(text, "topic"),
         is_exactly_once=is_exactly_once,
         transaction_timeout_ms=timeout_ms,
@@ -154,3 +179,23 @@ def _settings(given: Mapping[str, str], text: OptionText) -> Settings:
             raise InvalidOption(f"option {name!r} is not yours to set here: {_NOT_FOR_USERS[setting]}")
         config[setting] = str(value)
     return Settings(bootstrap, text.text(f"{_KAFKA}client.id") or _CLIENT_ID, config)
+
+
+def _batching(settings: Settings, transaction_timeout_ms: int) -> Batching:
+    """The settings that librdkafka has for it; that it takes them has been checked."""
+    settings.producer({}, {})
+    config = settings.config
+    codec = Codec[config.get("compression.type", config.get("compression.codec", "none")).upper()]
+    level = int(config.get("compression.level", "-1"))
+    try:
+        check_level(codec, None if level < 0 else level)
+    except InvalidConfig as error:
+        raise InvalidOption(f"option 'kafka.compression.level': {error}") from None
+    delivery_ms = int(config.get("delivery.timeout.ms", config.get("message.timeout.ms", _DELIVERY_MS)))
+    return Batching(
+        batch_bytes=int(config.get("batch.size", _BATCH_BYTES)),
+        codec=codec,
+        level=None if level < 0 else level,
+        delivery_s=min(delivery_ms or transaction_timeout_ms, transaction_timeout_ms) / 1000,
+        ack_timeout_ms=int(config.get("request.timeout.ms", _ACK_MS)),
+    )

@@ -3,20 +3,16 @@
 Only stable offsets are read: one that is part of a transaction which has not ended is waited for.
 """
 
-import time
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import KafkaException, TopicPartition
-
-from barnabas.client.errors import translate
+from barnabas.client.batch_transactions import BatchTransaction, Coordinators, read_committed_offset
 from barnabas.client.settings import Settings
 from barnabas.client.topics import Topics
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.model import TopicPartition
 from barnabas.spark.sink.shares import PROGRESS_PARTITIONS, Progress, Share
 
-_ASK_S: Final = 10.0
-_RETRY_S: Final = 0.05
-_known_topics: set[tuple[str, str]] = set()  # of this process
+_known_topics: Final[set[tuple[str, str]]] = set()  # of this process
 
 
 def ensure_topic(settings: Settings, topic: str, *, contact_s: float) -> None:
@@ -35,35 +31,16 @@ def ensure_topic(settings: Settings, topic: str, *, contact_s: float) -> None:
 class ProgressGroup:
     """The consumer group of a share's progress. Nobody ever joins it."""
 
-    def __init__(self, settings: Settings, share: Share, *, prefix: str, topic: str) -> None:
+    def __init__(self, coordinators: Coordinators, share: Share, *, prefix: str, topic: str) -> None:
+        self._coordinators = coordinators
         self._group = share.group(prefix)
-        self._topic = topic
-        self._partition = share.progress_partition
-        self._consumer: Any = settings.member(self._group, "error")
-
-    @property
-    def metadata(self) -> Any:
-        """How a transaction names the group."""
-        return self._consumer.consumer_group_metadata()
-
-    def offsets(self, progress: Progress) -> list[TopicPartition]:
-        """What a transaction commits to say how far the share's task has come."""
-        return [TopicPartition(self._topic, self._partition, progress.offset, progress.metadata)]
+        self._key = TopicPartition(topic, share.progress_partition)
 
     def read(self, timeout_s: float) -> Progress | None:
         """How far the share's task had come; None if there is nothing of it."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                (found,) = self._consumer.committed([TopicPartition(self._topic, self._partition)], _ASK_S)
-                if found.error is not None:
-                    raise KafkaException(found.error)
-                return Progress.parse(found.offset, found.metadata)
-            except KafkaException as error:
-                # librdkafka calls no failure of this one retriable, and all that matter are of the connection.
-                if time.monotonic() >= deadline:
-                    raise translate(error, f"read the progress of group {self._group!r}") from None
-                time.sleep(_RETRY_S)
+        found = read_committed_offset(self._coordinators, self._group, self._key, timeout_s)
+        return None if found is None else Progress.parse(*found)
 
-    def close(self) -> None:
-        self._consumer.close()
+    def write(self, transaction: BatchTransaction, progress: Progress) -> None:
+        """Say how far the share's task has come, in a transaction."""
+        transaction.commit_offset(self._group, self._key, progress.offset, progress.metadata)

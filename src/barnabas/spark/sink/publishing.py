@@ -6,60 +6,109 @@ whether the share was published. So after any failure there is one thing to do: 
 
 Two attempts at once: the later to initialise wins, the other one's transaction is aborted, and its task fails. A
 producer is kept for the next batch of its task; should another process have taken over in between, which the progress
-tells, or librdkafka at the latest, that is no failure, and a new one is made.
+tells, or a coordinator at the latest, that is no failure, and a new one is made.
 """
 
 import contextlib
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
-
-from barnabas.client.errors import TransactionFenced, TransactionTimedOut, translate
+from barnabas.client.batch_producer import BatchProducer, Producer
+from barnabas.client.batch_transactions import BatchTransaction, Coordinators, new_producer
+from barnabas.client.brokers import Brokers
+from barnabas.client.errors import DeliveryFailed, ProducerBroken, TransactionFenced, TransactionTimedOut, Unreachable
 from barnabas.core.errors import BarnabasError, InvalidRequest
 from barnabas.spark.sink import steps
 from barnabas.spark.sink.columns import Layout
+from barnabas.spark.sink.encoding import Encoded, RowEncoder
 from barnabas.spark.sink.options import WriteOptions
 from barnabas.spark.sink.progress import ProgressGroup, ensure_topic
-from barnabas.spark.sink.sending import DEFAULTS, FORCED, Sender
-from barnabas.spark.sink.shares import Progress, Share, ShareRows
+from barnabas.spark.sink.shares import Outcome, Progress, Share, ShareRows
 from barnabas.spark.sink.steps import Step
 
 PATIENCE_S: Final = 60.0
 KEPT_BYTES: Final = 64 * 1024 * 1024  # of a share, to begin anew with; a larger one is Spark's to run again
 _ATTEMPTS: Final = 3
 _ABORT_S: Final = 10.0
-_RETRY_S: Final = 0.05
-_PURGED_S: Final = 5.0
 _KEPT_PRODUCERS: Final = 16
-_FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+# Failures of a producer or of its transaction, which another attempt with a new one may not have.
+_BEGIN_ANEW: Final = (ProducerBroken, TransactionFenced, DeliveryFailed, Unreachable)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a share."""
+class Sender:
+    """Encodes and sends the rows of a producer."""
 
-    row_count: int
-    was_published_before: bool = False
+    def __init__(
+        self, brokers: Brokers, options: WriteOptions, producer: Producer, transaction: BatchTransaction | None
+    ) -> None:
+        batching = options.batching
+        self._options = options
+        self._brokers = brokers
+        self._transaction = transaction
+        self._transport = BatchProducer(
+            brokers,
+            producer,
+            transactional_id=None if transaction is None else transaction.id,
+            delivery_s=batching.delivery_s,
+            contact_s=options.contact_s,
+            ack_timeout_ms=batching.ack_timeout_ms,
+        )
+
+    def send(self, rows: ShareRows, layout: Layout) -> int:
+        """Send all rows, and see to it that none is held back; how many there were."""
+        batching = self._options.batching
+        encoder = RowEncoder(
+            layout,
+            self._count_partitions,
+            batch_bytes=batching.batch_bytes,
+            codec=batching.codec,
+            level=batching.level,
+        )
+        row_count = 0
+        for batch in rows:
+            self._send_encoded(encoder.encode(batch))
+            row_count += batch.num_rows
+        self._send_encoded(encoder.rest())
+        return row_count
+
+    def flush(self) -> None:
+        self._transport.flush()
+
+    def close(self) -> None:
+        self._transport.close()
+        self._brokers.close()
+
+    def _send_encoded(self, encoded: Iterable[Encoded]) -> None:
+        if self._transaction is None:
+            for key, batch in encoded:
+                self._transport.send(key, batch)
+            return
+        ready = list(encoded)
+        self._transaction.add(key for key, _ in ready)
+        for key, batch in ready:
+            self._transport.send(key, batch)
+
+    def _count_partitions(self, topic: str, wanted: int) -> int:
+        """How many partitions a topic has; looked up anew for one that it did not have."""
+        if wanted >= self._transport.partition_count(topic):
+            self._transport.look_up(topic)
+        return self._transport.partition_count(topic)
 
 
 class TransactionalProducer:
     """The producer of a task's transactions, one for each batch."""
 
     def __init__(self, options: WriteOptions, share: Share) -> None:
+        self._options = options
+        self._brokers = Brokers(options.settings)
+        self._coordinators = coordinators = Coordinators(self._brokers)
         self._id = share.transactional_id(options.prefix)
-        self._timeout_s = options.transaction_timeout_ms / 1000
-        forced = {
-            **FORCED,
-            "transactional.id": self._id,
-            "transaction.timeout.ms": str(options.transaction_timeout_ms),
-        }
-        defaults = {**DEFAULTS, "message.timeout.ms": str(min(120_000, options.transaction_timeout_ms))}
-        self._handle = options.settings.producer(defaults, forced)
-        self._sender = Sender(self._handle, contact_s=options.contact_s, is_transactional=True)
-        self._group = ProgressGroup(options.settings, share, prefix=options.prefix, topic=options.progress_topic)
+        self._transaction = BatchTransaction(
+            coordinators, self._id, timeout_ms=options.transaction_timeout_ms, patience_s=PATIENCE_S
+        )
+        self._group = ProgressGroup(coordinators, share, prefix=options.prefix, topic=options.progress_topic)
+        self._sender: Sender | None = None
         self._began_at = 0.0
         self._is_open = False
         self.progress: Progress | None = None
@@ -67,8 +116,15 @@ class TransactionalProducer:
 
     def initialise(self, patience_s: float = PATIENCE_S) -> None:
         """Take the transactional id over, and see how far its shares are published."""
-        self._retrying(self._handle.init_transactions, patience_s=patience_s)
+        self._transaction.initialise(patience_s)
+        self._sender = Sender(self._brokers, self._options, self._transaction.producer, self._transaction)
         self.progress = self._group.read(patience_s)
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether it may make another transaction: an end of this one that was asked for twice, once over a connection
+        that was lost, could still arrive and end the next, unless that has another epoch."""
+        return self._coordinators.lost_count == 0
 
     def is_still_ours(self) -> bool:
         """Whether nobody else published a share of this task since."""
@@ -78,19 +134,16 @@ class TransactionalProducer:
         """Send all rows and the progress in one transaction, unless that was done before."""
         if self.progress is not None and self.progress.batch_id >= share.batch_id:
             return self._pass_over(share, self.progress, rows)
+        assert self._sender is not None, "it was initialised"
         steps.reached(Step.READY)
         self._began_at, self._is_open = time.monotonic(), True
-        self._handle.begin_transaction()
-        row_count = 0
-        for batch in rows:
-            self._sender.send(batch, layout)
-            row_count += batch.num_rows
+        row_count = self._sender.send(rows, layout)
         steps.reached(Step.SENT)
         progress = Progress(share.batch_id, row_count)
-        self._retrying(self._handle.send_offsets_to_transaction, self._group.offsets(progress), self._group.metadata)
+        self._group.write(self._transaction, progress)
         steps.reached(Step.MARKED)
-        self._handle.flush(self._timeout_s)
-        self._retrying(self._handle.commit_transaction)
+        self._sender.flush()
+        self._transaction.end(commit=True)
         self.progress, self._is_open, self.is_new = progress, False, False
         steps.reached(Step.PUBLISHED)
         return Outcome(row_count)
@@ -115,38 +168,24 @@ class TransactionalProducer:
     def close(self) -> None:
         """Let go of it; what is still open is aborted, here or by the next one of this id."""
         if self._is_open:
-            with contextlib.suppress(KafkaException):
-                self._handle.abort_transaction(_ABORT_S)
-        with contextlib.suppress(KafkaException):  # one that was fenced can do no more, not even end well
-            self._handle.purge()
-            self._handle.flush(_PURGED_S)
-        self._group.close()
+            with contextlib.suppress(BarnabasError):
+                self._transaction.end(commit=False, patience_s=_ABORT_S)
+        self._brokers.close()
+        if self._sender is not None:
+            self._sender.close()
 
-    def refusal(self, error: KafkaException) -> BarnabasError:
+    def reason(self, error: BarnabasError) -> BarnabasError:
         """What a failure means to a user."""
-        reason: KafkaError = error.args[0]
-        if reason.code() not in _FENCED:
-            return translate(error, f"publish rows in a transaction of {self._id!r}")
+        if not isinstance(error, TransactionFenced):
+            return error
         open_s = time.monotonic() - self._began_at
-        if self._is_open and open_s >= self._timeout_s:
+        timeout_s = self._options.transaction_timeout_ms / 1000
+        if self._is_open and open_s >= timeout_s:
             return TransactionTimedOut(
                 f"the transaction of {self._id!r} was open for {open_s:.0f} s; the cluster ends it after "
-                f"{self._timeout_s:g} s: see option 'transactionTimeout', or make batches smaller"
+                f"{timeout_s:g} s: see option 'transactionTimeout', or make batches smaller"
             )
         return TransactionFenced(f"another attempt of this task took over the transactional id {self._id!r}")
-
-    def _retrying(self, call: Callable[..., None], *arguments: Any, patience_s: float = PATIENCE_S) -> None:
-        """Call until it is answered; a failure that may pass is tried again, as librdkafka asks for."""
-        deadline = time.monotonic() + patience_s
-        while True:
-            try:
-                call(*arguments, max(deadline - time.monotonic(), 0.1))
-                return
-            except KafkaException as failure:
-                error: KafkaError = failure.args[0]
-                if not error.retriable() or error.txn_requires_abort() or time.monotonic() >= deadline:
-                    raise
-                time.sleep(_RETRY_S)
 
 
 class KeptProducers:
@@ -166,9 +205,6 @@ class KeptProducers:
         producer = TransactionalProducer(options, share)
         try:
             producer.initialise()
-        except KafkaException as error:
-            producer.close()
-            raise producer.refusal(error) from None
         except BaseException:
             producer.close()
             raise
@@ -193,9 +229,9 @@ def publish_exactly_once(
         producer = _producers.take(options, share)
         try:
             outcome = producer.publish(share, layout, rows)
-        except KafkaException as error:
+        except _BEGIN_ANEW as error:
             producer.close()
-            refusal = producer.refusal(error)
+            refusal = producer.reason(error)
             # One that was made for this share was taken over from now, by a later attempt; an old one was before.
             is_superseded = isinstance(refusal, (TransactionFenced, TransactionTimedOut)) and producer.is_new
             if is_superseded or not rows.can_repeat or not left:
@@ -204,7 +240,7 @@ def publish_exactly_once(
             producer.close()
             raise
         else:
-            if keep:
+            if keep and producer.can_go_on:
                 _producers.put_back(options, share, producer)
             else:
                 producer.close()
@@ -215,20 +251,24 @@ def publish_exactly_once(
 def publish_at_least_once(options: WriteOptions, layout: Layout, rows: ShareRows) -> Outcome:
     """Send all rows and wait until they are acknowledged; a share that is run again is sent again."""
     key = _settings_key(options)
-    sender = _senders.pop(key, None)
-    if sender is None:
-        handle = options.settings.producer(DEFAULTS, FORCED)
-        sender = Sender(handle, contact_s=options.contact_s, is_transactional=False)
-    row_count = 0
+    sender = _senders.pop(key, None) or _new_sender(options)
     try:
-        for batch in rows:
-            sender.send(batch, layout)
-            row_count += batch.num_rows
-        sender.flush(PATIENCE_S * 5)
-    except KafkaException as error:
-        raise translate(error, "send rows") from None
-    _senders[key] = sender  # one that failed is not used again
+        row_count = sender.send(rows, layout)
+        sender.flush()
+    except BaseException:
+        sender.close()
+        raise
+    _senders[key] = sender
     return Outcome(row_count)
+
+
+def _new_sender(options: WriteOptions) -> Sender:
+    brokers = Brokers(options.settings)
+    try:
+        return Sender(brokers, options, new_producer(brokers, options.contact_s), None)
+    except BaseException:
+        brokers.close()
+        raise
 
 
 def settle(options: WriteOptions, share: Share) -> None:
@@ -236,8 +276,6 @@ def settle(options: WriteOptions, share: Share) -> None:
     producer = TransactionalProducer(options, share)
     try:
         producer.initialise(options.contact_s)
-    except KafkaException as error:
-        raise producer.refusal(error) from None
     finally:
         producer.close()
 
@@ -249,4 +287,4 @@ def _key(options: WriteOptions, share: Share) -> Any:
 def _settings_key(options: WriteOptions) -> Any:
     settings = options.settings
     config = tuple(sorted(settings.config.items()))
-    return (settings.bootstrap, settings.client_id, config, options.transaction_timeout_ms)
+    return (settings.bootstrap, settings.client_id, config, options.transaction_timeout_ms, options.contact_s)

@@ -68,6 +68,14 @@ class Progress:
         return cls(offset - 1, int(match[1]) if match else None)
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a share."""
+
+    row_count: int
+    was_published_before: bool = False
+
+
 def share_of_stream() -> Share:
     """The share of the task that this is called in, which is of a streaming query."""
     context = _context()

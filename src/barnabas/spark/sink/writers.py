@@ -17,9 +17,7 @@ from barnabas.core.errors import BarnabasError
 from barnabas.spark.sink import steps
 from barnabas.spark.sink.columns import Layout, check_columns
 from barnabas.spark.sink.options import WriteOptions, parse_options
-from barnabas.spark.sink.publishing import KEPT_BYTES, Outcome, publish_at_least_once, publish_exactly_once, settle
-from barnabas.spark.sink.sending import DEFAULTS, FORCED
-from barnabas.spark.sink.shares import Share, ShareRows, group_of, share_of_job, share_of_stream
+from barnabas.spark.sink.shares import Outcome, Share, ShareRows, group_of, share_of_job, share_of_stream
 from barnabas.spark.sink.steps import Step
 from barnabas.spark.source.refusals import InvalidOption, plain_refusals
 
@@ -38,7 +36,7 @@ class ShareWritten(WriterCommitMessage):
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> "StreamTopicWriter":  # noqa: ARG001 - Spark's signature
     """The writer of a stream. In the output mode `complete`, each batch is all rows, and is appended."""
     parsed = parse_options(options, "stream")
-    return StreamTopicWriter(_checked(parsed), check_columns(schema, parsed.topic))
+    return StreamTopicWriter(parsed, check_columns(schema, parsed.topic))
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> "BatchTopicWriter":
@@ -46,13 +44,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     if overwrite:
         raise InvalidOption("rows are appended to a topic, never put in the place of others: use mode('append')")
     parsed = parse_options(options, "batch")
-    return BatchTopicWriter(_checked(parsed), check_columns(schema, parsed.topic))
-
-
-def _checked(options: WriteOptions) -> WriteOptions:
-    """Refuse settings that librdkafka does not have, before there are tasks."""
-    options.settings.producer(DEFAULTS, FORCED)
-    return options
+    return BatchTopicWriter(parsed, check_columns(schema, parsed.topic))
 
 
 class StreamTopicWriter(DataSourceStreamArrowWriter):
@@ -100,6 +92,8 @@ class BatchTopicWriter(DataSourceArrowWriter):
             return
         failed = [task for task, message in enumerate(messages) if message is None]
         with contextlib.suppress(BarnabasError):  # why the job failed is what a user must hear
+            from barnabas.spark.sink.publishing import settle
+
             for task in failed[:_SETTLED_AT_MOST]:
                 settle(self._options, Share(self._owner, task, self._batch_id))
             self._forget_progress(len(messages))
@@ -118,6 +112,9 @@ class BatchTopicWriter(DataSourceArrowWriter):
 def _write(
     options: WriteOptions, layout: Layout, share: Share | None, batches: Iterator[Any], *, keep: bool
 ) -> ShareWritten:
+    # What sends is for tasks: the driver, which only makes the writer, need not load it.
+    from barnabas.spark.sink.publishing import KEPT_BYTES, publish_at_least_once, publish_exactly_once
+
     rows = ShareRows(batches, KEPT_BYTES if share is not None else 0)
     if share is None:
         outcome = publish_at_least_once(options, layout, rows)

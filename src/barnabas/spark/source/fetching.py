@@ -1,16 +1,14 @@
 """What a task does: one offset range from the partition's leader, decoded natively, as Spark's rows.
 
-Runs in a Python worker, which Spark uses again for later tasks: connections are kept for them, by cluster, topic and
-isolation. A reader that was left in the middle (a LIMIT was reached, the task was killed) closes its connections,
+Runs in a Python worker, which Spark uses again for later tasks: connections are kept for them, by cluster, login, topic
+and isolation. A reader that was left in the middle (a LIMIT was reached, the task was killed) closes its connections,
 because an answer may still be on its way.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from barnabas.client.consuming import read_records
 from barnabas.client.fetcher import EARLIEST, LATEST, Fetched, Fetcher
 from barnabas.core.errors import OffsetOutOfRange, RecordTooLarge, UnknownTopicOrPartition
 from barnabas.core.records.batch import iter_whole_batches
@@ -19,23 +17,20 @@ from barnabas.spark.source.options import ReadOptions
 from barnabas.spark.source.planning import OffsetRange
 from barnabas.spark.source.rows import RowLayout
 
-_CHUNK: Final = 10_000
 # Of records in one Arrow batch; a single record batch may be larger.
 _MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
 
 _MOST_IDLE: Final = 32
 
-# This process's readers that wait for another task, by everything they depend on; those used last are last.
-_idle: OrderedDict[tuple[str, str, str, bool], Fetcher] = OrderedDict()
+# Everything that a reader depends on: bootstrap, client id, topic, isolation and the settings of its connections.
+_Identity: TypeAlias = tuple[str, str, str, bool, tuple[tuple[str, str], ...]]
+
+# This process's readers that wait for another task; those used last are last.
+_idle: OrderedDict[_Identity, Fetcher] = OrderedDict()
 
 
 def read_range(options: ReadOptions, range_: OffsetRange, layout: RowLayout) -> Iterator[Any]:
     """The rows of a range, in Arrow batches."""
-    batches = _read_raw if options.address.is_plaintext else _read_slowly
-    return batches(options, range_, layout)
-
-
-def _read_raw(options: ReadOptions, range_: OffsetRange, layout: RowLayout) -> Iterator[Any]:
     fetcher = _take_fetcher(options, range_.key.topic)
     is_clean = False
     try:
@@ -114,19 +109,17 @@ def _behind_the_gap(fetcher: Fetcher, options: ReadOptions, left: OffsetRange) -
     return gone_to
 
 
-def _identity(options: ReadOptions, topic: str) -> tuple[str, str, str, bool]:
-    return options.address.bootstrap, options.address.client_id, topic, options.is_committed
+def _identity(options: ReadOptions, topic: str) -> _Identity:
+    address = options.address
+    return address.bootstrap, address.client_id, topic, options.is_committed, tuple(sorted(address.config.items()))
 
 
 def _take_fetcher(options: ReadOptions, topic: str) -> Fetcher:
     waiting = _idle.pop(_identity(options, topic), None)
-    if waiting is not None:
-        return waiting
-    address = options.address
-    return Fetcher(address.bootstrap, topic, address.client_id, committed=options.is_committed)
+    return waiting or Fetcher(options.address.settings, topic, committed=options.is_committed)
 
 
-def _keep(identity: tuple[str, str, str, bool], fetcher: Fetcher) -> None:
+def _keep(identity: _Identity, fetcher: Fetcher) -> None:
     """Leave a reader to the next task; a process runs one task at a time, so one of a kind is enough."""
     if identity in _idle:
         fetcher.close()
@@ -134,19 +127,3 @@ def _keep(identity: tuple[str, str, str, bool], fetcher: Fetcher) -> None:
     _idle[identity] = fetcher
     if len(_idle) > _MOST_IDLE:
         _idle.popitem(last=False)[1].close()
-
-
-def _read_slowly(options: ReadOptions, range_: OffsetRange, layout: RowLayout) -> Iterator[Any]:
-    """Through librdkafka, record by record."""
-    from barnabas.client.arrow import batch_of
-
-    records = read_records(
-        options.address.settings,
-        {range_.key: range_.start_offset},
-        {range_.key: range_.end_offset},
-        max_records=None,
-        timeout_s=None,
-        isolation="read_committed" if options.is_committed else "read_uncommitted",
-    )
-    while chunk := list(islice(records, _CHUNK)):
-        yield layout.rows(batch_of(chunk), range_.key)

@@ -1,27 +1,27 @@
 """What the driver asks a cluster: which partitions there are, where they begin and end, how large their records are.
 
-Two ways to ask: over plain connections, at a fraction of a millisecond a question, and through librdkafka where TLS
-or SASL is in the way. A leader that moves and a connection that breaks are tried again until a deadline; a cluster
-that was never reached is given up sooner, with a line that says so.
+Over connections of our own, which are kept: a question takes a fraction of a millisecond. A leader that moves and a
+connection that breaks are tried again until a deadline; a cluster that was never reached is given up sooner, with a
+line that says so.
 """
 
 import datetime
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from kio.static.primitive import i32Timedelta
 
-from barnabas.client.connection import FETCH, LIST_OFFSETS, METADATA, Connection, make
+from barnabas.client.brokers import Address, Brokers
+from barnabas.client.connection import FETCH, LIST_OFFSETS, Connection, in_words, make
 from barnabas.client.errors import Unreachable, refusal_of
-from barnabas.client.settings import Settings, parse_bootstrap
+from barnabas.client.settings import Settings
 from barnabas.core.errors import BarnabasError
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import iter_whole_batches
 from barnabas.spark.source.offsets import Offsets
 
 _T = TypeVar("_T")
-_Address = tuple[str, int]
 
 PATIENCE_S: Final = 30.0
 _RETRY_S: Final = 0.1
@@ -33,56 +33,41 @@ _SAMPLE_BYTES: Final = 64 * 1024
 _NO_WAIT: Final = i32Timedelta.parse(datetime.timedelta())
 
 
-class Lookup(Protocol):
-    """One cluster, asked by one thread."""
-
-    def partitions(self, topics: Iterable[str] | None) -> dict[str, list[int]]:
-        """The partitions of these topics, or of all; a topic that does not exist is left out."""
-
-    def offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        """The offset for a time, or for EARLIEST or LATEST, of each partition; -1 where there is none.
-
-        A partition that does not exist is `UnknownTopicOrPartition`.
-        """
-
-    def bytes_per_offset(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
-        """About how much of the log one offset takes, from a look at the first batches; without those it cannot say."""
-
-    def close(self) -> None: ...
-
-
 class _Passing(BarnabasError):
     """A refusal that another attempt may cure."""
 
     kafka_code = 6
 
 
-class PlainLookup:
-    """Asks over plain connections, which it keeps."""
+class Lookup:
+    """One cluster, asked by one thread."""
 
     def __init__(self, settings: Settings, *, is_committed: bool, patience_s: float) -> None:
-        self._settings = settings
-        self._bootstrap = parse_bootstrap(settings.bootstrap)
+        self._bootstrap = settings.bootstrap
+        self._brokers = Brokers(settings)
         self._isolation = int(is_committed)
         self._patience_s = patience_s
-        self._connections: dict[_Address, Connection] = {}
-        self._leaders: dict[TopicPartition, _Address] = {}
+        self._leaders: dict[TopicPartition, Address] = {}
         self._was_reached = False
 
     def close(self) -> None:
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        self._brokers.close()
         self._leaders.clear()
 
     def partitions(self, topics: Iterable[str] | None) -> dict[str, list[int]]:
+        """The partitions of these topics, or of all; a topic that does not exist is left out."""
         wanted = None if topics is None else sorted(set(topics))
         return self._trying(lambda: self._ask_partitions(wanted))
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        """The offset for a time, or for EARLIEST or LATEST, of each partition; -1 where there is none.
+
+        A partition that does not exist is `UnknownTopicOrPartition`.
+        """
         return self._trying(lambda: self._ask_offsets(wanted)) if wanted else {}
 
     def bytes_per_offset(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+        """About how much of the log one offset takes, from a look at the first batches; without those it cannot say."""
         return self._trying(lambda: self._sample(starts)) if starts else {}
 
     def _trying(self, attempt: Callable[[], _T]) -> _T:
@@ -102,43 +87,28 @@ class PlainLookup:
     def _gave_up(self, error: BarnabasError) -> BarnabasError:
         if self._was_reached or not isinstance(error, Unreachable):
             return error
-        where = self._settings.bootstrap
         return Unreachable(
-            f"no broker at {where} answered within {self._patience_s:g} s: {error}; is one running there?"
+            f"no broker at {self._bootstrap} answered within {self._patience_s:g} s: {error}; is one running there?"
         )
 
     def _ask_partitions(self, topics: list[str] | None) -> dict[str, list[int]]:
-        connection = self._any_connection()
-        messages = connection.messages(METADATA)
-        wanted = None if topics is None else tuple(make(messages.MetadataRequestTopic, name=each) for each in topics)
-        request = make(
-            messages.MetadataRequest,
-            topics=wanted,
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-        )
-        answer = connection.call(request)
-        brokers = {int(each.node_id): (str(each.host), int(each.port)) for each in answer.brokers}
         found: dict[str, list[int]] = {}
-        for topic in answer.topics:
-            if int(topic.error_code) in (_UNKNOWN_TOPIC, _INVALID_TOPIC):
+        for name, topic in self._brokers.metadata(topics).topics.items():
+            if topic.error_code in (_UNKNOWN_TOPIC, _INVALID_TOPIC):
                 continue
-            name = str(topic.name)
             _check(topic.error_code, f"read topic {name!r}")
-            found[name] = sorted(int(each.partition_index) for each in topic.partitions)
-            for each in topic.partitions:
-                key, leader = TopicPartition(name, int(each.partition_index)), brokers.get(int(each.leader_id))
+            found[name] = sorted(topic.leaders)
+            for id_, leader in topic.leaders.items():
                 if leader is None:
-                    self._leaders.pop(key, None)
+                    self._leaders.pop(TopicPartition(name, id_), None)
                 else:
-                    self._leaders[key] = leader
+                    self._leaders[TopicPartition(name, id_)] = leader.address
         return found
 
     def _ask_offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         found: Offsets = {}
         for leader, keys in self._by_leader(wanted).items():
-            connection = self._connect(leader)
+            connection = self._brokers.at(leader)
             messages = connection.messages(LIST_OFFSETS)
             topics = tuple(
                 messages.ListOffsetsTopic(
@@ -161,7 +131,7 @@ class PlainLookup:
     def _sample(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
         found = {}
         for leader, keys in self._by_leader(starts).items():
-            connection = self._connect(leader)
+            connection = self._brokers.at(leader)
             for key in keys:  # one by one: an answer is bounded as a whole, and the first partition would fill it
                 answer = connection.call(self._sample_request(connection, key, starts[key]))
                 for topic in answer.responses:
@@ -190,33 +160,19 @@ class PlainLookup:
             forgotten_topics_data=(),
         )
 
-    def _by_leader(self, keys: Iterable[TopicPartition]) -> dict[_Address, list[TopicPartition]]:
+    def _by_leader(self, keys: Iterable[TopicPartition]) -> dict[Address, list[TopicPartition]]:
         wanted = sorted(keys)
         if any(key not in self._leaders for key in wanted):
             there = self._ask_partitions(sorted({key.topic for key in wanted}))
             for key in wanted:
                 if key.partition not in there.get(key.topic, ()):
                     raise refusal_of(_UNKNOWN_TOPIC, f"{key} does not exist")
-        grouped: dict[_Address, list[TopicPartition]] = {}
+        grouped: dict[Address, list[TopicPartition]] = {}
         for key in wanted:
             if key not in self._leaders:
                 raise _Passing(f"{key} has no leader")
             grouped.setdefault(self._leaders[key], []).append(key)
         return grouped
-
-    def _any_connection(self) -> Connection:
-        problem: BarnabasError = Unreachable("no broker address was given")
-        for address in dict.fromkeys([*self._connections, *self._bootstrap]):
-            try:
-                return self._connect(address)
-            except BarnabasError as error:
-                problem = error
-        raise problem
-
-    def _connect(self, address: _Address) -> Connection:
-        if address not in self._connections:
-            self._connections[address] = Connection(*address, self._settings.client_id)
-        return self._connections[address]
 
 
 def _by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
@@ -230,7 +186,7 @@ def _check(code: Any, doing: str) -> None:
     number = int(code)
     if number == 0:
         return
-    message = f"cannot {doing}: {getattr(code, 'name', str(number)).replace('_', ' ')}"
+    message = f"cannot {doing}: {in_words(number)}"
     raise _Passing(message) if number in _MOVED else refusal_of(number, message)
 
 

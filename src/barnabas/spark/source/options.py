@@ -17,7 +17,7 @@
 | `includeHeaders` | whether there is a column `headers` | false |
 | `isolation.level` (`kafka.isolation.level`) | `read_committed` or `read_uncommitted` | read_committed |
 | `group` | a stream's progress is committed as this consumer group | none |
-| `kafka.security.protocol`, `kafka.sasl.*`, `kafka.ssl.*` | as in librdkafka; reads go through it, slower | plaintext |
+| `kafka.security.protocol`, `kafka.sasl.*`, `kafka.ssl.*` | TLS and logins, as in librdkafka | plaintext |
 | `kafka.default.api.timeout.ms` | how long an unreachable cluster is tried | 15000 |
 | `kafka.client.id` | how the readers introduce themselves | barnabas-spark |
 
@@ -130,10 +130,6 @@ class Address:
     bootstrap: str
     client_id: str
     config: dict[str, str]
-
-    @property
-    def is_plaintext(self) -> bool:
-        return not self.config
 
     @property
     def settings(self) -> "Settings":
@@ -315,7 +311,7 @@ def _address(given: Mapping[str, str], text: OptionText) -> Address:
 
 
 def _client_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """The settings for librdkafka; what only Java's client knows is put into its words, or refused by it."""
+    """The settings of the connections, in librdkafka's words; a login that is written in Java's is put into them."""
     config = {}
     for name, value in given.items():
         setting = name[len(_KAFKA) :].lower()

@@ -5,18 +5,14 @@ from collections.abc import Iterable, Mapping
 
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
-from barnabas.spark.source.lookup import Lookup, PlainLookup
+from barnabas.spark.source.lookup import Lookup
 from barnabas.spark.source.offsets import EARLIEST, LATEST, Offsets
 from barnabas.spark.source.options import Bound, ReadOptions, Selection
 from barnabas.spark.source.refusals import InvalidOption
 
 
 def open_lookup(options: ReadOptions) -> Lookup:
-    if options.address.is_plaintext:
-        return PlainLookup(options.address.settings, is_committed=options.is_committed, patience_s=options.patience_s)
-    from barnabas.spark.source.secured_lookup import SecuredLookup
-
-    return SecuredLookup(options.address.settings, is_committed=options.is_committed, patience_s=options.patience_s)
+    return Lookup(options.address.settings, is_committed=options.is_committed, patience_s=options.patience_s)
 
 
 def select(lookup: Lookup, selection: Selection) -> list[TopicPartition]:

@@ -1,0 +1,320 @@
+"""Whole record batches to the leaders of their partitions, each once and in order.
+
+Owns sequences, who leads what, and what is under way: one request to each leader, with one batch of each partition,
+while the caller encodes the next. A leader that moves or a connection that breaks is tried again with the same
+sequences, which the broker takes once. Memory is bounded: `send` waits while too much is queued.
+
+For what librdkafka does not do: sending at Arrow speed, where it would take every record by itself. A refusal is of
+the records or of the cluster and would come again; `ProducerBroken` is of this producer or its transaction.
+
+Must not know: Arrow, transactions beyond their id. For one thread.
+"""
+
+import select
+import struct
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from barnabas.client.brokers import Address, Brokers
+from barnabas.client.connection import PRODUCE, Connection
+from barnabas.client.errors import DeliveryFailed, ProducerBroken, TransactionFenced, Unreachable, refusal_of, words_of
+from barnabas.core.errors import BarnabasError, UnknownTopicOrPartition
+from barnabas.core.model import TopicPartition
+from barnabas.core.records.batch import Buffer, add_sequence, read_header
+from barnabas.core.records.record import decode_batch, encode_batch
+
+ACKS_ALL: Final = -1
+_ROOM_BYTES: Final = 8 * 1024 * 1024
+_REQUEST_BYTES: Final = 16 * 1024 * 1024
+_RETRY_S: Final = 0.05
+_SILENCE_S: Final = 30.0
+_OK: Final = 0
+_TOO_LARGE: Final = frozenset({10, 18})
+_DUPLICATE: Final = 46
+_UNKNOWN_TOPIC: Final = 3
+_NOT_YET: Final = frozenset({5, 6, 7, 13, 14, 15})
+# What a new look at the metadata, or a moment, may cure.
+_PASSING: Final = frozenset({2, _UNKNOWN_TOPIC, 5, 6, 7, 8, 9, 13, 19, 20, 51, 56, 72, 74, 75, 100})
+FENCED: Final = frozenset({47, 90})
+# A sequence the broker does not expect, a transaction or a producer it does not know, or no longer.
+BROKEN: Final = frozenset({45, 48, 49, 59, 120})
+
+_INT: Final = struct.Struct(">i")
+_SHORT: Final = struct.Struct(">h")
+_AFTER_ID: Final = struct.Struct(">hii")  # acks, timeout, count of topics
+_PARTITION: Final = struct.Struct(">ii")  # index, length of its records
+
+
+class Producer(NamedTuple):
+    """Who sends: the id and epoch that the cluster gave."""
+
+    id: int
+    epoch: int
+
+
+class Batch(Protocol):
+    """Records, encoded; `stamp` makes them a batch."""
+
+    buffer: memoryview
+    record_count: int
+
+    def stamp(self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_transactional: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Stamped:
+    key: TopicPartition
+    data: Buffer
+    record_count: int
+    deadline: float
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    connection: Connection
+    batches: dict[TopicPartition, _Stamped]
+
+
+class BatchProducer:
+    """Sends the batches of one producer. One that raised is not to be used again."""
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        producer: Producer,
+        *,
+        transactional_id: str | None,
+        delivery_s: float,
+        contact_s: float,
+        ack_timeout_ms: int = 30_000,
+    ) -> None:
+        self._brokers = brokers
+        self._leading = brokers.another()  # connections with a request under way cannot be asked something else
+        self._producer = producer
+        self._transactional_id = transactional_id
+        self._delivery_s = delivery_s
+        self._contact_s = contact_s
+        name = b"" if transactional_id is None else transactional_id.encode()
+        self._request_start = _SHORT.pack(-1 if transactional_id is None else len(name)) + name
+        self._ack_timeout_ms = ack_timeout_ms
+        self._leaders: dict[TopicPartition, Address] = {}
+        self._counts: dict[str, int] = {}
+        self._sequences: dict[TopicPartition, int] = {}
+        self._queues: dict[TopicPartition, deque[_Stamped]] = {}
+        self._queued_bytes = 0
+        self._under_way: dict[Address, _UnderWay] = {}
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has; looked up once."""
+        if topic not in self._counts:
+            self.look_up(topic)
+        return self._counts[topic]
+
+    def look_up(self, topic: str) -> None:
+        """Learn of a topic anew, which a broker that makes topics by itself may need a moment for."""
+        deadline = time.monotonic() + self._contact_s
+        while True:
+            try:
+                self._find_leaders([topic])
+                return
+            except (Unreachable, _Passing) as error:
+                if time.monotonic() >= deadline:
+                    raise Unreachable(f"{error}; is a broker running there?") from None
+                self._drop_connections()
+                time.sleep(_RETRY_S)
+
+    def send(self, key: TopicPartition, batch: Batch) -> None:
+        """Queue a batch behind those of its partition; waits while too much is."""
+        sequence = self._sequences.get(key, 0)
+        batch.stamp(*self._producer, sequence, is_transactional=self._transactional_id is not None)
+        self._sequences[key] = add_sequence(sequence, batch.record_count)
+        stamped = _Stamped(key, batch.buffer, batch.record_count, time.monotonic() + self._delivery_s)
+        self._queues.setdefault(key, deque()).append(stamped)
+        self._queued_bytes += len(stamped.data)
+        self._advance(0.0)
+        while self._queued_bytes > _ROOM_BYTES:
+            self._advance(_SILENCE_S)
+
+    def flush(self) -> None:
+        """Wait until all is acknowledged."""
+        while self._queues or self._under_way:
+            self._advance(_SILENCE_S)
+
+    def close(self) -> None:
+        """Let go of the leaders; the brokers it was given are the caller's."""
+        self._under_way.clear()
+        self._leading.close()
+
+    def _advance(self, wait_s: float) -> None:
+        """Send what can be sent, and take the answers that come within a time."""
+        try:
+            self._dispatch()
+            for address in self._answered(wait_s):
+                self._take_answer(address)
+            self._dispatch()
+        except (Unreachable, _Passing) as error:
+            self._start_over(error)
+
+    def _dispatch(self) -> None:
+        """Send a request to every leader that is not answering one."""
+        if not self._queues:
+            return
+        unknown = {key.topic for key in self._queues if key not in self._leaders}
+        if unknown:
+            self._find_leaders(sorted(unknown))
+        chosen: dict[Address, dict[TopicPartition, _Stamped]] = {}
+        for key, queue in self._queues.items():
+            leader = self._leaders.get(key)
+            if leader is None:
+                raise _Passing(f"{key} has no leader")
+            if leader not in self._under_way:
+                chosen.setdefault(leader, {})[key] = queue[0]
+        for leader, batches in chosen.items():
+            self._request(leader, batches)
+
+    def _request(self, leader: Address, candidates: dict[TopicPartition, _Stamped]) -> None:
+        connection = self._leading.at(leader)
+        batches: dict[TopicPartition, _Stamped] = {}
+        size = 0
+        for key, batch in candidates.items():
+            size += len(batch.data)
+            if batches and size > _REQUEST_BYTES:
+                break
+            batches[key] = batch
+        connection.send_written(PRODUCE, self._body(batches))
+        self._under_way[leader] = _UnderWay(connection, batches)
+        for key, batch in batches.items():
+            queue = self._queues[key]
+            queue.popleft()
+            self._queued_bytes -= len(batch.data)
+            if not queue:
+                del self._queues[key]
+
+    def _body(self, batches: dict[TopicPartition, _Stamped]) -> list[Buffer]:
+        by_topic: dict[str, list[_Stamped]] = {}
+        for key, batch in batches.items():
+            by_topic.setdefault(key.topic, []).append(batch)
+        body: list[Buffer] = [self._request_start + _AFTER_ID.pack(ACKS_ALL, self._ack_timeout_ms, len(by_topic))]
+        for topic, of_topic in by_topic.items():
+            name = topic.encode()
+            body.append(_SHORT.pack(len(name)) + name + _INT.pack(len(of_topic)))
+            for batch in of_topic:
+                body += (_PARTITION.pack(batch.key.partition, len(batch.data)), batch.data)
+        return body
+
+    def _answered(self, wait_s: float) -> list[Address]:
+        """The leaders whose answers can be read, once there is one or the time is over."""
+        if not self._under_way:
+            return []
+        poller = select.poll()
+        by_fileno = {each.connection.fileno(): address for address, each in self._under_way.items()}
+        for fileno in by_fileno:
+            poller.register(fileno, select.POLLIN)
+        ready = poller.poll(wait_s * 1000)
+        if wait_s and not ready:
+            raise Unreachable(f"no broker answered within {wait_s:.0f} s")
+        return [by_fileno[fileno] for fileno, _ in ready]
+
+    def _take_answer(self, address: Address) -> None:
+        answer = self._under_way[address].connection.receive()
+        batches = self._under_way.pop(address).batches
+        has_failed = False
+        for topic in answer.responses:
+            for each in topic.partition_responses:
+                batch = batches.pop(TopicPartition(str(topic.name), int(each.index)))
+                has_failed |= not self._is_delivered(batch, each)
+        if batches:
+            raise Unreachable(f"the answer of {address[0]}:{address[1]} leaves out {next(iter(batches))}")
+        if has_failed:
+            time.sleep(_RETRY_S)
+
+    def _is_delivered(self, batch: _Stamped, answer: Any) -> bool:
+        """Whether a batch was taken; one that may be yet is queued again. Any other refusal is raised."""
+        code = int(answer.error_code)
+        if code in (_OK, _DUPLICATE):
+            return True
+        why = getattr(answer, "error_message", None) or words_of(code)
+        message = f"cannot send {batch.record_count} record(s) to {batch.key}: {why}"
+        if code in _PASSING:
+            if time.monotonic() >= batch.deadline:
+                raise DeliveryFailed(f"{message}, for {self._delivery_s:.0f} s") from refusal_of(code, message)
+            self._leaders.pop(batch.key, None)
+            self._queue_again([batch])
+            return False
+        if code in _TOO_LARGE and batch.record_count > 1:
+            self._queue_again(_halves(batch))
+            return True
+        raise failure_of(code, message)
+
+    def _queue_again(self, batches: Iterable[_Stamped]) -> None:
+        for batch in reversed(list(batches)):
+            self._queues.setdefault(batch.key, deque()).appendleft(batch)
+            self._queued_bytes += len(batch.data)
+
+    def _start_over(self, error: BarnabasError) -> None:
+        """After a failure that may pass: all that is under way is sent again, over new connections."""
+        self._drop_connections()
+        now = time.monotonic()
+        for queue in self._queues.values():
+            if now >= queue[0].deadline:
+                raise DeliveryFailed(
+                    f"{queue[0].key}: not acknowledged within {self._delivery_s:.0f} s: {error}"
+                ) from error
+        time.sleep(_RETRY_S)
+
+    def _drop_connections(self) -> None:
+        for each in self._under_way.values():
+            self._queue_again(each.batches.values())
+        self.close()
+        self._brokers.close()
+        self._leaders.clear()
+
+    def _find_leaders(self, topics: list[str]) -> None:
+        found = self._brokers.metadata(topics, create=True).topics
+        for topic in topics:
+            if topic not in found or found[topic].error_code == _UNKNOWN_TOPIC:
+                raise UnknownTopicOrPartition(f"topic {topic!r} does not exist")
+            code = found[topic].error_code
+            if code in _NOT_YET:
+                raise _Passing(f"topic {topic!r} has no leader")
+            if code != _OK:
+                raise refusal_of(code, f"cannot read topic {topic!r}: {words_of(code)}")
+            self._counts[topic] = len(found[topic].leaders)
+            for partition, leader in found[topic].leaders.items():
+                if leader is not None:
+                    self._leaders[TopicPartition(topic, partition)] = leader.address
+
+
+class _Passing(BarnabasError):
+    """A failure that another attempt may cure."""
+
+
+def failure_of(code: int, message: str) -> BarnabasError:
+    """What an error code means to a producer."""
+    if code in FENCED:
+        return TransactionFenced(message)
+    return ProducerBroken(message) if code in BROKEN else refusal_of(code, message)
+
+
+def _halves(batch: _Stamped) -> list[_Stamped]:
+    """Two batches with the records, and so the sequences, of one that is too large for the broker."""
+    header = read_header(batch.data)
+    records = decode_batch(batch.data, max_bytes=2**31 - 1)
+    middle = len(records) // 2
+    halves = []
+    for first, part in ((0, records[:middle]), (middle, records[middle:])):
+        data = encode_batch(
+            [msgspec.structs.replace(record, offset=n) for n, record in enumerate(part)],
+            codec=header.codec,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=add_sequence(header.base_sequence, first),
+            is_transactional=header.is_transactional,
+        )
+        halves.append(replace(batch, data=data, record_count=len(part)))
+    return halves

@@ -1,0 +1,141 @@
+"""The brokers of a cluster over connections of our own: any of them, one by its address, who leads what.
+
+Owns the connections, which are kept until they are dropped, and asking again where one turns out to be closed. Trying
+again while leaders move is the caller's, who knows how long there is patience. For one thread.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+from barnabas.client.connection import FIND_COORDINATOR, METADATA, Connection, make
+from barnabas.client.errors import Unreachable
+from barnabas.client.scram import LoginFailed
+from barnabas.client.security import Security
+from barnabas.client.settings import Settings, parse_bootstrap
+from barnabas.core.errors import BarnabasError
+
+Address: TypeAlias = tuple[str, int]
+
+
+class CoordinatorKind(IntEnum):
+    """Of what a broker is the coordinator; the numbers are the protocol's."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterBroker:
+    node_id: int
+    host: str
+    port: int
+
+    @property
+    def address(self) -> Address:
+        return self.host, self.port
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """A topic as one broker knows it; a partition that nobody leads has None."""
+
+    error_code: int
+    leaders: Mapping[int, ClusterBroker | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    brokers: list[ClusterBroker]
+    topics: Mapping[str, TopicMetadata]
+
+
+class Brokers:
+    """Connections to the brokers of one cluster."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._security = Security.of(settings.config)
+        self._bootstrap = parse_bootstrap(settings.bootstrap)
+        self._known: list[Address] = []
+        self._connections: dict[Address, Connection] = {}
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def another(self) -> "Brokers":
+        """The same cluster, over other connections."""
+        return Brokers(self._settings)
+
+    def drop(self, address: Address) -> None:
+        """Close the connection to one broker, if there is one."""
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+    def at(self, address: Address) -> Connection:
+        """The connection to one broker; a new one where the login of the last runs out."""
+        if address in self._connections and self._connections[address].is_over:
+            self.drop(address)
+        if address not in self._connections:
+            self._connections[address] = Connection(*address, self._settings.client_id, self._security)
+        return self._connections[address]
+
+    def any(self) -> Connection:
+        """A connection that is open, or to the first broker that can be reached: those given, then those heard of."""
+        problem: BarnabasError = Unreachable("no broker address was given")
+        for address in dict.fromkeys([*self._connections, *self._bootstrap, *self._known]):
+            try:
+                return self.at(address)
+            except LoginFailed:
+                raise  # the others know this user too, and too many failed logins lock one out
+            except BarnabasError as error:
+                # What will not pass says more than that somebody else is away.
+                problem = error if isinstance(problem, Unreachable) else problem
+        raise problem
+
+    def metadata(self, topics: Iterable[str] | None, *, create: bool = False) -> ClusterMetadata:
+        """What any broker knows of these topics, or of all; `create` lets it make those that do not exist."""
+        names = None if topics is None else list(topics)
+
+        def request(messages: Any) -> Any:
+            wanted = None if names is None else tuple(make(messages.MetadataRequestTopic, name=each) for each in names)
+            return make(
+                messages.MetadataRequest,
+                topics=wanted,
+                allow_auto_topic_creation=create,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+            )
+
+        answer = self._ask(METADATA, request)
+        brokers = {int(b.node_id): ClusterBroker(int(b.node_id), str(b.host), int(b.port)) for b in answer.brokers}
+        self._known = [broker.address for broker in brokers.values()] or self._known
+        found = {
+            str(topic.name): TopicMetadata(
+                int(topic.error_code),
+                {int(each.partition_index): brokers.get(int(each.leader_id)) for each in topic.partitions},
+            )
+            for topic in answer.topics
+        }
+        return ClusterMetadata(sorted(brokers.values(), key=lambda broker: broker.node_id), found)
+
+    def coordinator(self, key: str, kind: CoordinatorKind) -> tuple[int, ClusterBroker]:
+        """The coordinator of a group or of a transactional id; with the error code, which is 0 if it is one."""
+        answer = self._ask(
+            FIND_COORDINATOR, lambda messages: make(messages.FindCoordinatorRequest, key=key, key_type=int(kind))
+        )
+        broker = ClusterBroker(int(answer.node_id), str(answer.host), int(answer.port))
+        return int(answer.error_code), broker
+
+    def _ask(self, api_key: int, request: Callable[[Any], Any]) -> Any:
+        """The answer of any broker; of another, where the first one hung up."""
+        connection = self.any()
+        try:
+            return connection.call(request(connection.messages(api_key)))
+        except Unreachable:
+            connection = self.any()
+            return connection.call(request(connection.messages(api_key)))
