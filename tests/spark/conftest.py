@@ -20,6 +20,11 @@ HERE = Path(__file__).parent
 MakeTopic = Callable[..., str]
 
 _numbers = itertools.count()
+# Of a JVM that runs many small things and not for long: what it compiles, it compiles quickly rather than well.
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.log.level": "ERROR",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,9 +40,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from barnabas.spark import session  # noqa: PLC0415
 
     settings = {
+        **QUICK,
         "spark.driver.memory": "2g",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        "spark.log.level": "ERROR",
     }
     running = session("tests", settings=settings)
     yield running

@@ -1,6 +1,7 @@
 """The producer of batches and its transactions against a real broker; read back by another client."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 
 from barnabas.client import Bus
 from barnabas.client.batch_producer import BatchProducer, Producer
-from barnabas.client.batch_transactions import BatchTransaction, Coordinators, new_producer, read_committed_offset
+from barnabas.client.batch_transactions import BatchTransaction, new_producer
 from barnabas.client.brokers import Brokers
+from barnabas.client.coordinators import Coordinators, commit_offsets, read_committed_offset
 from barnabas.client.errors import ProducerBroken, TransactionFenced, Unreachable
 from barnabas.client.settings import Settings
 from barnabas.core.errors import BarnabasError
@@ -107,6 +109,21 @@ def test_offsets_are_committed_with_the_transaction(client: Client) -> None:
     client.transaction.commit_offset(GROUP, TopicPartition("p", 0), 6, "rows=1")
     client.transaction.end(commit=True)
     assert client.progress() == (6, "rows=1")
+
+
+def test_offsets_are_committed_from_outside_of_a_group(bus: Bus, client: Client) -> None:
+    commit_offsets(client.coordinators, "outside", {KEY: 7, TopicPartition("p", 0): 8}, 5, doing="commit")
+
+    found = {(each.topic, each.partition): each.offset for each in bus.describe_group("outside").partitions}
+    assert found == {("t", 0): 7, ("p", 0): 8}
+
+
+def test_a_group_with_members_is_not_moved_from_outside(bus: Bus, client: Client) -> None:
+    bus.send("t", "v").result(10)
+    with closing(bus.consume("t", group="members", offset="earliest")) as reading:
+        next(reading)
+        with pytest.raises(BarnabasError, match="cannot commit"):
+            commit_offsets(client.coordinators, "members", {KEY: 0}, 5, doing="commit")
 
 
 def test_an_open_transaction_holds_the_reading_of_its_offsets_back(bus: Bus, client: Client) -> None:

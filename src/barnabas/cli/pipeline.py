@@ -72,7 +72,7 @@ def list_(
             found.append((file.name, "-", "wrong", "-", str(error.problems[0])))
             continue
         progress = read_progress(pipeline.checkpoint)
-        state = "never run" if progress is None else progress.state
+        state = "never run" if progress is None else progress.describe_state()
         when = "-" if progress is None else _ago(progress.updated_s)
         found.append((file.name, pipeline.name, state, when, ", ".join(pipeline.query_names)))
     columns = ("file", "pipeline", "state", "as of", "queries")
@@ -84,8 +84,8 @@ def list_(
 
 @app.command()
 def status(file: File, as_json: AsJson = False) -> None:
-    """Show how far each query of a pipeline is: its last batch, its speed, and its lag if it has a group."""
-    from barnabas.spark.pipelines.progress import last_committed, read_progress
+    """Show how far each query of a pipeline is: its last batch and when that was, its speed, and its lag in records."""
+    from barnabas.spark.pipelines.progress import last_committed, last_committed_s, read_progress
 
     pipeline = _load(file)
     progress = read_progress(pipeline.checkpoint)
@@ -93,23 +93,27 @@ def status(file: File, as_json: AsJson = False) -> None:
     for name in pipeline.query_names:
         query = None if progress is None else progress.queries.get(name)
         committed = last_committed(pipeline.checkpoint, name)
+        committed_s = last_committed_s(pipeline.checkpoint, name)
         rows.append(
             (
                 name,
-                "never run" if progress is None else progress.state,
+                "never run" if progress is None else progress.describe_state(),
                 "-" if committed is None else committed,
+                "-" if committed_s is None else _ago(committed_s),
                 "-" if query is None else query.rows,
                 "-" if query is None else round(query.rows_per_second),
                 _lag(pipeline, name),
                 "-" if query is None or query.error is None else query.error,
             )
         )
-    columns = ("query", "state", "last batch", "rows of last run", "rows/s", "lag", "error")
+    columns = ("query", "state", "last batch", "done", "rows of last run", "rows/s", "lag", "error")
     if as_json:
         output.print_json([dict(zip(columns, row, strict=True)) for row in rows])
         return
     typer.echo(f"pipeline {pipeline.name}: {'never run' if progress is None else _ago(progress.updated_s)}")
     output.print_table(columns, rows)
+    for note in [] if progress is None else progress.notes:
+        typer.echo(note)
 
 
 @app.command()
@@ -135,8 +139,8 @@ def translate(
     with connection.open_bus(bootstrap) as source:
         lags = [each for each in source.describe_group(group).partitions if each.topic == topic]
     committed = {each.partition: each.offset for each in lags if each.offset is not None}
-    with connection.open_bus(mirror) as target:
-        found = find(target, to_topic or topic, committed)
+    connection.open_bus(mirror).close()  # says at once if nobody listens
+    found = find(mirror, to_topic or topic, committed)
     rows = [(partition, committed[partition], offset) for partition, offset in sorted(found.items())]
     columns = ("partition", "offset", "offset in the mirror")
     if as_json:
@@ -157,18 +161,14 @@ def _load(file: Path) -> "Pipeline":
 
 
 def _lag(pipeline: "Pipeline", query: str) -> object:
-    """Records behind, of all sources; a dash if no group says, or nobody answers."""
+    """Records behind, of all topics it reads; a dash if that cannot be told, or nobody answers."""
     from barnabas.client import BarnabasError
 
-    groups = pipeline.groups.get(query, [])
     try:
-        behind = 0
-        for group, bootstrap in groups:
-            with connection.open_bus(bootstrap, 5.0) as bus:
-                behind += sum(each.lag or 0 for each in bus.describe_group(group).partitions)
+        behind = pipeline.records_behind(query)
     except BarnabasError:
         return "-"
-    return behind if groups else "-"
+    return "-" if behind is None else behind
 
 
 def _ago(moment_s: float) -> str:

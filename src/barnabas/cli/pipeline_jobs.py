@@ -1,6 +1,7 @@
 """The ready-made jobs as commands. Each makes a pipeline of its options; `--yaml` prints it instead of running it."""
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
@@ -167,6 +168,10 @@ def cdc(  # noqa: PLR0913 - one for each option
     order_by: Annotated[list[str] | None, typer.Option(help="What makes a row newer; default: its offset.")] = None,
     delete: Annotated[str | None, typer.Option(help="The condition of a deletion, as in \"op = 'd'\".")] = None,
     column: Annotated[list[str] | None, typer.Option(help="A column to keep (repeatable); default: all.")] = None,
+    remember_deletions: Annotated[
+        str | None,
+        typer.Option(help="How long older events after a deletion are known; default with --order-by: 7 days."),
+    ] = None,
     dead_letters: DeadLetters = None,
 ) -> "Pipeline":
     """Change events into a table with the newest row of each key."""
@@ -184,6 +189,7 @@ def cdc(  # noqa: PLR0913 - one for each option
         order_by=order_by or (),
         delete=delete,
         columns=column or (),
+        remember_deletions=remember_deletions,
         dead_letters=dead_letters,
         **common,
     )
@@ -196,14 +202,21 @@ def mirror(
     to: Annotated[str, typer.Option(metavar="HOST:PORT", help="Brokers of the other cluster.")],
     to_topic: Annotated[str | None, typer.Option(help="Its name there, if it is to be another.")] = None,
     partitions: Annotated[int | None, typer.Option(min=1, help="If it has to be made; default: as many.")] = None,
+    sync_groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GROUPS", help="Groups that are to go on there: names or regular expressions, 'a,b,team-.*'."
+        ),
+    ] = None,
 ) -> "Pipeline":
-    """A topic into another cluster: keys, headers, timestamps and partitions stay; see also translate."""
+    """A topic into another cluster: keys, headers, timestamps, partitions stay, and groups can go on there."""
     from barnabas.spark.pipelines import jobs
 
     if partitions is None:
         with connection.open_bus(common["bootstrap"]) as bus:
             partitions = len(bus.describe_topic(topic).partitions)
-    return jobs.mirror(topic, to_bootstrap=to, to_topic=to_topic, partitions=partitions, **common)
+    groups = [each.strip() for text in sync_groups or () for each in _split_outside_braces(text) if each.strip()]
+    return jobs.mirror(topic, to_bootstrap=to, to_topic=to_topic, partitions=partitions, sync_groups=groups, **common)
 
 
 def aggregate(  # noqa: PLR0913 - one for each option
@@ -317,6 +330,11 @@ def redrive(
     from barnabas.spark.pipelines import jobs
 
     return jobs.redrive(dead_letters, to_topic=to_topic, where=where, **common)
+
+
+def _split_outside_braces(text: str) -> list[str]:
+    """At commas, but for those of a regular expression's {2,3}."""
+    return re.split(r",(?![^{}]*\})", text)
 
 
 def _one_of(given: str | None, option: str, choices: tuple[str, ...]) -> Any:

@@ -1,5 +1,6 @@
 """Running a pipeline from the command line: options that all have, progress on a terminal, an end by signal."""
 
+import os
 import signal
 import sys
 import threading
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.spark.pipelines.progress import PipelineProgress
 
 _LINE_EVERY_S: Final = 10.0
+_SHOW_CURSOR: Final = b"\x1b[?25h\n"
 
 Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Up to what is there now, then end.")]
 Seconds: TypeAlias = Annotated[float | None, typer.Option(min=0, help="End after so many seconds.")]
@@ -41,26 +43,36 @@ def run_pipeline(
     """Start, show, and stop at the end, at Ctrl-C or at SIGTERM. What Spark refuses is said as the file's problem."""
     from barnabas.spark.pipelines import PipelineError
 
+    stop = threading.Event()
     try:
-        spark = _quiet_session(pipeline, master, remote, verbose=verbose)
-        if explain:
-            typer.echo(pipeline.explain(spark))
-            return
-        stop = threading.Event()
-        with _stopped_by_signals(stop), _shown() as show:
-            final = pipeline.run(spark, once=once, seconds=seconds, should_stop=stop.is_set, on_progress=show)
+        with _stopped_by_signals(stop) as take_signals:
+            spark = _quiet_session(pipeline, master, remote, verbose=verbose)
+            take_signals()  # Spark has its own handler by now
+            if explain:
+                typer.echo(pipeline.explain(spark))
+                return
+            if stop.is_set():
+                typer.echo(f"pipeline {pipeline.name}: stopped before it began")
+                return
+            with _shown() as show:
+                final = pipeline.run(spark, once=once, seconds=seconds, should_stop=stop.is_set, on_progress=show)
     except PipelineError as error:
         for problem in error.problems:
             print(output.printable(str(problem)), file=sys.stderr)
         raise typer.Exit(1) from None
     typer.echo(f"pipeline {final.name}: {final.state}; {_summary(final)}")
+    for note in final.notes:
+        typer.echo(output.printable(note))
 
 
 def _quiet_session(pipeline: "Pipeline", master: str | None, remote: str | None, *, verbose: bool) -> Any:
     """A session whose log is silent: what ends a query is said by us, in one line."""
-    import os
     import tempfile
 
+    from barnabas.spark.pipelines.problems import silence_refusals
+
+    if not verbose:
+        silence_refusals()
     if verbose or remote is not None:
         return pipeline.session(master=master, remote=remote)
     # Only the start of the JVM cannot be told to be silent: its words go to a file, and are shown if it fails.
@@ -83,18 +95,28 @@ def _quiet_session(pipeline: "Pipeline", master: str | None, remote: str | None,
 
 
 @contextmanager
-def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM ask for an end; a second one is not held back."""
+def _stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
+    """SIGINT and SIGTERM ask for an end; a second one ends the process there and then.
+
+    That does no harm: whatever a batch had begun is done again after a restart. The JVM ends when it hears of it.
+    """
 
     def ask(signum: int, _frame: FrameType | None) -> None:
         if stop.is_set():
+            if sys.stderr.isatty():
+                os.write(2, _SHOW_CURSOR)  # the table has hidden it
             signal.signal(signum, signal.SIG_DFL)
-            raise KeyboardInterrupt
+            signal.raise_signal(signum)
         stop.set()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    def take() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, ask)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    take()
     try:
-        yield
+        yield take
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,99 +1,31 @@
-"""What a producer of batches asks the coordinators of its transaction and of its group.
+"""The transactions of a producer of batches, as their coordinator is asked for them.
 
-Owns finding them, and asking again while they move, load or end the transaction before. Every question may be asked
-twice without harm. A refusal by the coordinator is `ProducerBroken`, or `TransactionFenced` if somebody took the
-transactional id over; one that does not come in time is `Unreachable`. For one thread.
+Every question may be asked twice without harm. A refusal by the coordinator is `ProducerBroken`, or
+`TransactionFenced` if somebody took the transactional id over. For one thread.
 """
 
 import datetime
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 from kio.static.primitive import i32Timedelta
 
 from barnabas.client.batch_producer import Producer, failure_of
-from barnabas.client.brokers import Address, Brokers, CoordinatorKind
+from barnabas.client.brokers import Brokers, CoordinatorKind
 from barnabas.client.connection import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
     INIT_PRODUCER_ID,
-    OFFSET_FETCH,
     TXN_OFFSET_COMMIT,
     make,
 )
+from barnabas.client.coordinators import PASSING, Build, CodesOf, Coordinators
 from barnabas.client.errors import Unreachable, words_of
-from barnabas.core.errors import BarnabasError
 from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 _RETRY_S: Final = 0.02
-_NOT_THERE: Final = frozenset({15, 16})
-# A coordinator that moved or is loading, a transaction that is being ended, an offset that waits for one.
-_PASSING: Final = frozenset({3, 7, 13, 14, 51, 88}) | _NOT_THERE
-_OPERATION_NOT_ATTEMPTED: Final = 55
-_NO_OFFSET: Final = -1
-
-Build = Callable[[Any], Any]
-CodesOf = Callable[[Any], Iterable[int]]
-
-
-class Coordinators:
-    """The coordinators of a cluster, found when they are asked."""
-
-    def __init__(self, brokers: Brokers) -> None:
-        self._brokers = brokers
-        self._found: dict[tuple[CoordinatorKind, str], Address] = {}
-        self.lost_count = 0
-        """How often a connection was lost. What was asked over it may still arrive, at any time."""
-
-    def ask(
-        self,
-        kind: CoordinatorKind,
-        name: str,
-        api_key: int,
-        build: Build,
-        codes_of: CodesOf,
-        *,
-        doing: str,
-        patience_s: float,
-    ) -> Any:
-        """The answer to the request that `build` makes with kio's module, whose error codes are all 0."""
-        deadline = time.monotonic() + patience_s
-        while True:
-            try:
-                answer = self._ask_once(kind, name, api_key, build)
-                codes = [code for code in codes_of(answer) if code not in (0, _OPERATION_NOT_ATTEMPTED)]
-            except Unreachable as error:
-                self._start_over()
-                problem: BarnabasError = error
-            else:
-                if not codes:
-                    return answer
-                problem = failure_of(codes[0], f"cannot {doing}: {words_of(codes[0])}")
-                if codes[0] not in _PASSING:
-                    raise problem
-                if codes[0] in _NOT_THERE:
-                    self._found.pop((kind, name), None)
-            if time.monotonic() >= deadline:
-                raise Unreachable(f"cannot {doing} within {patience_s:.0f} s: {problem}") from None
-            time.sleep(_RETRY_S)
-
-    def _ask_once(self, kind: CoordinatorKind, name: str, api_key: int, build: Build) -> Any:
-        if (kind, name) not in self._found:
-            code, broker = self._brokers.coordinator(name, kind)
-            if code in _PASSING:
-                raise Unreachable(f"{name!r} has no coordinator")
-            if code:
-                raise failure_of(code, f"cannot find the coordinator of {name!r}: {words_of(code)}")
-            self._found[kind, name] = broker.address
-        connection = self._brokers.at(self._found[kind, name])
-        return connection.call(build(connection.messages(api_key)))
-
-    def _start_over(self) -> None:
-        self.lost_count += 1
-        self._brokers.close()
-        self._found.clear()
 
 
 class BatchTransaction:
@@ -221,7 +153,7 @@ def new_producer(brokers: Brokers, patience_s: float) -> Producer:
             if code == 0:
                 return Producer(int(answer.producer_id), int(answer.producer_epoch))
             problem = failure_of(code, f"cannot get a producer id: {words_of(code)}")
-            if code not in _PASSING:
+            if code not in PASSING:
                 raise problem
         except Unreachable as error:
             brokers.close()
@@ -229,32 +161,6 @@ def new_producer(brokers: Brokers, patience_s: float) -> Producer:
         if time.monotonic() >= deadline:
             raise Unreachable(f"{problem}; is a broker running there?") from None
         time.sleep(_RETRY_S)
-
-
-def read_committed_offset(
-    coordinators: Coordinators, group: str, key: TopicPartition, patience_s: float
-) -> tuple[int, str] | None:
-    """The offset and metadata that a group has committed, waiting for a transaction that may change it; or None."""
-
-    def build(messages: Any) -> Any:
-        topic = messages.OffsetFetchRequestTopic(name=key.topic, partition_indexes=(key.partition,))
-        return messages.OffsetFetchRequest(group_id=group, topics=(topic,), require_stable=True)
-
-    def codes(answer: Any) -> Iterable[int]:
-        return [int(answer.error_code)] + [int(each.error_code) for topic in answer.topics for each in topic.partitions]
-
-    answer = coordinators.ask(
-        CoordinatorKind.GROUP,
-        group,
-        OFFSET_FETCH,
-        build,
-        codes,
-        doing=f"read the progress of group {group!r}",
-        patience_s=patience_s,
-    )
-    ((found,),) = (topic.partitions for topic in answer.topics)
-    offset = int(found.committed_offset)
-    return None if offset == _NO_OFFSET else (offset, found.metadata or "")
 
 
 def _new_producer(coordinators: Coordinators, transactional_id: str, timeout_ms: int, patience_s: float) -> Producer:

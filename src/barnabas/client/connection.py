@@ -34,6 +34,7 @@ PRODUCE: Final = 0
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 METADATA: Final = 3
+OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
 FIND_COORDINATOR: Final = 10
 SASL_HANDSHAKE: Final = 17
@@ -55,6 +56,7 @@ _SPOKEN: Final = {
     FETCH: (4, 12),
     LIST_OFFSETS: (1, 7),
     METADATA: (1, 9),
+    OFFSET_COMMIT: (2, 8),
     OFFSET_FETCH: (7, 7),  # the first that waits for transactions, the last for one group
     FIND_COORDINATOR: (1, 3),  # later ones ask for many at once
     SASL_HANDSHAKE: (1, 1),

@@ -179,6 +179,30 @@ def test_cdc_keeps_the_newest_of_each_key_and_removes_what_was_deleted(
     assert sorted((row["id"], row["name"]) for row in read_table(tmp_path / "table")) == [(1, "last"), (2, "v8")]
 
 
+def test_cdc_by_an_order_of_its_own_does_not_bring_back_what_was_deleted(
+    spark: Any, common: dict[str, Any], topic: str, send_json: SendJson, read_table: ReadTable, tmp_path: Path
+) -> None:
+    def event(key: int, at: int | None, op: str = "u") -> dict[str, Any]:
+        return {"id": key, "at": at, "op": op}
+
+    cdc = jobs.cdc(
+        topic,
+        str(tmp_path / "table"),
+        keys=["id"],
+        schema="id long, at long, op string",
+        order_by=["at"],
+        delete="op = 'd'",
+        columns=["at"],
+        **common,
+    )
+    send_json(topic, [event(1, 5), event(2, 5), event(3, 5, "d"), event(3, 4), event(1, 7, "d")])
+    cdc.run(spark, once=True)
+    send_json(topic, [event(1, 6), event(1, None), event(2, 4), event(3, 6)])
+    cdc.run(spark, once=True)
+
+    assert sorted((row["id"], row["at"]) for row in read_table(tmp_path / "table")) == [(2, 5), (3, 6)]
+
+
 def test_mirror_keeps_everything_and_offsets_can_be_translated(
     spark: Any, common: dict[str, Any], make_topic: MakeTopic, client: "Bus"
 ) -> None:
@@ -204,11 +228,11 @@ def test_mirror_keeps_everything_and_offsets_can_be_translated(
         ]
         assert copies[0].key == b"k"
         assert dict(copies[0].headers) == {"h": b"1", "mirror.offset": b"0"}
-        translated = translate(other.bus, topic, {0: 1, 1: 2})
+        translated = translate(other.bootstrap, topic, {0: 1, 1: 2})
         assert other.bus.get(topic, 0, translated[0]).value == b"2"
         assert other.bus.get(topic, 1, translated[1]).value == b"5"
         ends = {each.partition: each.end_offset for each in other.bus.describe_topic(topic).partitions}
-        assert translate(other.bus, topic, {0: 3, 1: 3}) == ends
+        assert translate(other.bootstrap, topic, {0: 3, 1: 3}) == ends
 
 
 def test_aggregate_writes_closed_windows_into_a_topic_and_a_table(

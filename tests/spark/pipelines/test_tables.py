@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.core.errors import InvalidRequest
-from barnabas.spark.tables import delta, iceberg
+from barnabas.spark.tables import delta, iceberg, tombstones
 from barnabas.spark.tables.files import PartFiles, WrittenFile, read_batches, table_schema
 from barnabas.spark.tables.settings import TableSettings
 from tests.spark.pipelines.conftest import rows_of_delta
@@ -103,6 +103,99 @@ def test_a_merge_keeps_the_newest_of_each_key_and_is_done_once(tmp_path: Path) -
 
     assert sorted((row["id"], row["at"]) for row in rows_of(settings)) == [(1, 5), (3, 1), (5, 1)]
     assert not (tmp_path / "table" / delta.STAGING / "q" / "0").exists()
+
+
+def events(*rows: tuple[int, int | None, bool]) -> Any:
+    columns = ("id", "at", "__delete")
+    return pa.table(
+        dict(zip(columns, zip(*rows, strict=True), strict=True)),
+        pa.schema([("id", pa.int64()), ("at", pa.int64()), ("__delete", pa.bool_())]),
+    )
+
+
+@pytest.fixture
+def remembering(tmp_path: Path) -> TableSettings:
+    table = str(tmp_path / "table")
+    return TableSettings("delta", table, merge_keys=("id",), merge_order=("at",), remember_deletions_ms=60_000)
+
+
+def ids_of(settings: TableSettings) -> list[tuple[int, int | None]]:
+    return sorted((row["id"], row["at"]) for row in rows_of(settings))
+
+
+def test_an_older_event_after_a_deletion_does_not_bring_the_row_back(remembering: TableSettings) -> None:
+    merge(remembering, events((1, 5, False), (2, 5, False), (3, 5, True), (3, 4, False)), 0)
+    merge(remembering, events((1, 7, True), (2, 7, True)), 1)
+    merge(remembering, events((1, 6, False), (2, 8, False), (3, 3, False), (4, 1, False)), 2)
+
+    assert ids_of(remembering) == [(2, 8), (4, 1)]
+    merge(remembering, events((1, 7, False)), 3)
+    assert ids_of(remembering) == [(1, 7), (2, 8), (4, 1)], "of two that are equally new, the later one counts"
+
+
+def test_what_has_no_order_is_older_than_a_deletion_that_has_one(remembering: TableSettings) -> None:
+    merge(remembering, events((1, 5, False), (2, None, False), (3, 5, False)), 0)
+    merge(remembering, events((1, 6, True), (2, None, True), (3, None, True)), 1)
+    merge(remembering, events((1, None, False), (2, 1, False)), 2)
+
+    assert ids_of(remembering) == [(2, 1), (3, 5)]
+
+
+def test_a_crash_between_tombstone_and_merge_does_the_deletion_once_more(
+    remembering: TableSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    merge(remembering, events((1, 5, False), (2, 5, False)), 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(delta, "_merge", crash)
+        with pytest.raises(KeyboardInterrupt):
+            merge(remembering, events((1, 7, True)), 1)
+    assert ids_of(remembering) == [(1, 5), (2, 5)]
+
+    merge(remembering, events((1, 7, True)), 1)
+    merge(remembering, events((1, 7, True)), 1)  # and after a crash of Spark's own commit
+    merge(remembering, events((1, 6, False)), 2)
+
+    assert ids_of(remembering) == [(2, 5)]
+
+
+def test_deletions_are_forgotten_in_time_and_their_files_joined(remembering: TableSettings, tmp_path: Path) -> None:
+    folder = tmp_path / "table" / tombstones.FOLDER
+
+    def hold(rows: Any, batch_id: int, now_ms: int) -> int:
+        kept = tombstones.hold_back(rows, remembering, query_id="q", batch_id=batch_id, now_ms=now_ms)
+        return int(kept.num_rows)
+
+    for batch_id in range(100):
+        hold(events((batch_id, 5, True)), batch_id, now_ms=1000)
+
+    assert len(list(folder.iterdir())) < 40
+    late = events(*((key, 4, False) for key in range(100)))
+    assert hold(late, 100, now_ms=61_000) == 0
+    assert hold(late, 101, now_ms=61_001) == 100
+    assert list(folder.iterdir()) == []
+
+
+def test_tombstones_are_kept_by_several_keys_and_orders_of_many_types(tmp_path: Path) -> None:
+    settings = TableSettings(
+        "delta", str(tmp_path), merge_keys=("a", "b"), merge_order=("day", "n"), remember_deletions_ms=60_000
+    )
+
+    def rows(n: int | None, *, delete: bool) -> Any:
+        return pa.table(
+            {
+                "a": ["x"], "b": [b"y"], "day": [date(2026, 5, 1)], "n": pa.array([n], pa.int32()),
+                "payload": [[{"deep": [1]}]], "__delete": [delete],
+            }
+        )  # fmt: skip
+
+    def count(table: Any, batch_id: int) -> int:
+        return int(tombstones.hold_back(table, settings, query_id="q", batch_id=batch_id).num_rows)
+
+    assert count(rows(5, delete=True), 0) == 1
+    assert [count(rows(n, delete=False), 1) for n in (4, 5, 6, None)] == [0, 1, 1, 0]
 
 
 def test_an_iceberg_batch_that_is_committed_again_is_added_once(tmp_path: Path) -> None:

@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'barnabas[spark]'")
 
+from barnabas.cli.pipeline import app
 from barnabas.spark.pipelines import Pipeline, PipelineError, jobs
+from barnabas.spark.pipelines.model import DeltaSink, TopicSink, duration_ms
 from barnabas.spark.pipelines.schema import schema_text
 
 ROOT = Path(__file__).parents[3]
@@ -155,7 +158,9 @@ JOBS: dict[str, Any] = {
     "replay": lambda: jobs.replay("t", table="/x", key="id"),
     "replay topic": lambda: jobs.replay("t", topic="s", start_ms=1, end_ms=2, where="offset > 5"),
     "cdc": lambda: jobs.cdc("t", "/x", keys=["a"], schema="a long, op string", delete="op = 'd'"),
+    "cdc in order": lambda: jobs.cdc("t", "/x", keys=["a"], schema="a long", delete="a > 5", order_by=["a"]),
     "mirror": lambda: jobs.mirror("t", to_bootstrap="b:1", partitions=3),
+    "mirror groups": lambda: jobs.mirror("t", to_bootstrap="b:1", sync_groups=["g", "team-.*"]),
     "aggregate": lambda: jobs.aggregate("t", aggregates={"n": "count(*)"}, window="1 minute", to_topic="u"),
     "dedupe": lambda: jobs.dedupe("t", "u", by=["key", "value"]),
     "enrich": lambda: jobs.enrich("t", table="/x", on=["a"], schema="a long", to_table="/y"),
@@ -168,6 +173,55 @@ def test_a_job_is_the_pipeline_that_its_yaml_says(name: str) -> None:
     pipeline = JOBS[name]()
 
     assert Pipeline.from_yaml(pipeline.to_yaml()).model == pipeline.model
+
+
+def test_deletions_are_remembered_where_events_can_be_late() -> None:
+    def remembered(**given: Any) -> str:
+        pipeline = jobs.cdc("t", "/x", keys=["a"], schema="a long, at long", delete="a > 5", **given)
+        sink = pipeline.model.sinks[0]
+        assert isinstance(sink, DeltaSink)
+        assert sink.merge is not None
+        return sink.merge.remember_deletions
+
+    assert remembered() == "0 days"
+    assert remembered(order_by=["at"]) == "7 days"
+    assert remembered(order_by=["at"], remember_deletions="1 hour") == "1 hour"
+    assert duration_ms("90 minutes") == 5_400_000
+
+
+MIRROR = """\
+name: m
+sources:
+  - {name: r, type: topic, topic: t}
+sinks:
+  - {type: topic, topic: u, sync_groups: [g]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("[g]", "['a(']", "p.yaml:5:43: no regular expression: "),
+        ("topic: t", "topics: [t, s]", "p.yaml:5:42: groups go with one source of type topic"),
+        ("topic: u", "topic: t", "p.yaml:5:42: the topic is mirrored into itself"),
+    ],
+)
+def test_groups_that_cannot_be_kept_in_step_are_refused(old: str, new: str, said: str) -> None:
+    Pipeline.from_yaml(MIRROR)
+
+    found = problems_of(MIRROR.replace(old, new))
+
+    assert [problem.startswith(said) for problem in found] == [True], found
+
+
+def test_groups_are_given_on_the_command_line_by_names_and_regular_expressions() -> None:
+    command = ["mirror", "t", "--to", "b:1", "--partitions", "1", "--sync-groups", "a, team-[0-9]{1,2}"]
+
+    shown = CliRunner().invoke(app, [*command, "--sync-groups", "c", "--yaml"])
+
+    (sink,) = Pipeline.from_yaml(shown.output).model.sinks
+    assert isinstance(sink, TopicSink)
+    assert sink.sync_groups == ["a", "team-[0-9]{1,2}", "c"]
 
 
 def test_each_query_of_a_pipeline_has_a_group_of_its_own() -> None:

@@ -20,6 +20,7 @@ from barnabas.spark.pipelines.model import (
     Source,
     Step,
     TableSource,
+    TopicSink,
     TopicSource,
 )
 from barnabas.spark.pipelines.problems import Path, PipelineError, Problem
@@ -55,6 +56,12 @@ def is_stream(source: Source) -> bool:
     return isinstance(source, TopicSource) or (isinstance(source, FilesSource | TableSource) and source.stream)
 
 
+def topic_source_of(model: PipelineModel) -> TopicSource | None:
+    """The topic that a pipeline reads, if it is one."""
+    found = [source for source in model.sources if isinstance(source, TopicSource)]
+    return found[0] if len(found) == 1 and found[0].topic is not None else None
+
+
 def _in_order(problems: list[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda each: (each.position.line, each.position.column) if each.position else (0, 0))
 
@@ -71,8 +78,11 @@ class _Rules:
             yield from self._check_name(source.name, path)
             yield from self._check_source(source, path)
         if not any(is_stream(source) for source in self._model.sources):
+            has_database = any(isinstance(source, JdbcSource) for source in self._model.sources)
             yield self._problem(
-                ("sources",), "no source is a stream: give a topic, or a table or files with stream: true"
+                ("sources",),
+                "no source is a stream: give a topic, or a table or files with stream: true"
+                + ("; a database is joined with one" if has_database else ""),
             )
         for index, step in enumerate(self._model.steps):
             yield from self._check_step(step, ("steps", index))
@@ -162,6 +172,20 @@ class _Rules:
                 yield from self._check_view(sink.from_, (*path, "from"))
             if isinstance(sink, DeltaSink) and sink.merge is not None and sink.mode == "complete":
                 yield self._problem((*path, "mode"), "complete output cannot be merged")
+            if isinstance(sink, TopicSink) and sink.sync_groups:
+                yield from self._check_sync(sink, path)
+
+    def _check_sync(self, sink: TopicSink, path: Path) -> Iterator[Problem]:
+        source = topic_source_of(self._model)
+        if source is None:
+            yield self._problem((*path, "sync_groups"), "groups go with one source of type topic, with one 'topic'")
+        elif (sink.bootstrap, sink.topic) == (source.bootstrap, source.topic):
+            yield self._problem((*path, "sync_groups"), "the topic is mirrored into itself")
+        for index, each in enumerate(sink.sync_groups):
+            try:
+                re.compile(each)
+            except re.error as error:
+                yield self._problem((*path, "sync_groups", index), f"no regular expression: {error}")
 
     def _check_dead_letters(self) -> Iterator[Problem]:
         parses = any(isinstance(each, TopicSource) and each.parse for each in self._model.sources)

@@ -5,15 +5,15 @@ own consumer group, and none waits for another. Nothing is run here.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.errors import BarnabasError
+from barnabas.spark.connecting import is_connected, new_session
 from barnabas.spark.pipelines import parsing
 from barnabas.spark.pipelines.checking import sink_name, view_of
 from barnabas.spark.pipelines.document import Document
@@ -28,8 +28,10 @@ from barnabas.spark.pipelines.model import (
     TableSource,
     TopicSource,
 )
+from barnabas.spark.pipelines.modules import find_function
 from barnabas.spark.pipelines.problems import Path as DocumentPath
 from barnabas.spark.pipelines.problems import PipelineError
+from barnabas.spark.pipelines.reasons import reason_of
 from barnabas.spark.pipelines.writing import Writer, topic_writer, writer_of
 from barnabas.spark.tables.settings import TableSettings
 
@@ -123,12 +125,27 @@ def compile_pipeline(model: PipelineModel, surroundings: Surroundings, spark: "S
 
 
 def _session(spark: "SparkSession", model: PipelineModel) -> "SparkSession":
-    session: SparkSession = spark.newSession()
+    session = new_session(spark)
+    if not is_connected(session):
+        _register_sources(session)
     given = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in model.spark.items()}
     for name, value in {**_SESSION, **given}.items():
         if session.conf.isModifiable(name):
             session.conf.set(name, value)
     return session
+
+
+def _register_sources(session: "SparkSession") -> None:
+    """Give a session data sources of its own.
+
+    Spark finds them by itself too, but as one object for all sessions, with a map that every query changes when it
+    starts, without a lock. Now and then that breaks it, and no task can be sent any more as long as the JVM lives.
+    """
+    from barnabas.spark.source.data_source import BarnabasDataSource
+    from barnabas.spark.tables.source import TableDataSource
+
+    for source in (BarnabasDataSource, TableDataSource):
+        session.dataSource.register(source)
 
 
 class _Views:
@@ -235,28 +252,18 @@ class _Views:
                 _ = frame.columns  # over Connect a frame is looked at when it is asked, not before
         elif step.python is not None:
             with _placed(self._surroundings, (*path, "python")):
-                frame = _call(step.python, inputs, step.options, self._surroundings.base)
+                frame = self._call(step.python, inputs, step.options)
         if step.parse is not None:
             frame = self._parse(frame, step.parse, (*path, "parse"))
         return frame
 
-
-def _call(target: str, inputs: "list[DataFrame]", options: Mapping[str, Any], base: Path) -> "DataFrame":
-    import sys
-
-    module_name, _, function_name = target.partition(":")
-    if str(base) not in sys.path:
-        sys.path.append(str(base))  # a module beside the pipeline, as beside a script
-    try:
-        function: Callable[..., Any] = getattr(import_module(module_name), function_name)
-    except ImportError as error:
-        raise BarnabasError(f"cannot import {module_name!r}: {error}") from None
-    except AttributeError:
-        raise BarnabasError(f"{module_name!r} has no function {function_name!r}") from None
-    made = function(*inputs, **options)
-    if not hasattr(made, "writeStream"):
-        raise BarnabasError(f"{target} gave {type(made).__name__} and not a data frame")
-    return made  # type: ignore[no-any-return]
+    def _call(self, target: str, inputs: "list[DataFrame]", options: Mapping[str, Any]) -> "DataFrame":
+        function = find_function(target, self._surroundings.base)
+        made = function(*inputs, **options)
+        if not hasattr(made, "writeStream"):
+            raise BarnabasError(f"{target} gave {type(made).__name__} and not a data frame")
+        _ = made.columns  # as with SQL
+        return made  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -269,11 +276,14 @@ def _placed(surroundings: Surroundings, path: DocumentPath) -> "Iterator[None]":
     except PipelineError:
         raise
     except (BarnabasError, PySparkException) as error:
-        raise PipelineError([surroundings.document.problem(path, first_line(error))]) from None
+        raise PipelineError([surroundings.document.problem(path, _reason_of(error))]) from None
+    except Exception as error:
+        # What Java throws and PySpark has no name for; its text is a wall, with the stack of Java. Not over Connect.
+        if type(error).__name__ != "Py4JJavaError":
+            raise
+        raise PipelineError([surroundings.document.problem(path, _reason_of(error))]) from None
 
 
-def first_line(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     """What an error says, without the plan and the stack that Spark adds."""
-    text = str(getattr(error, "desc", None) or error).strip()
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0].partition(" SQLSTATE:")[0] if lines else type(error).__name__
+    return reason_of(str(getattr(error, "desc", None) or error)) if str(error).strip() else type(error).__name__

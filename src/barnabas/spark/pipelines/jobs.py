@@ -94,13 +94,15 @@ def cdc(  # noqa: PLR0913 - one for each choice of the file
     order_by: Sequence[str] = (),
     delete: str | None = None,
     columns: Sequence[str] = (),
+    remember_deletions: str | None = None,
     dead_letters: str | None = None,
     **common: Any,
 ) -> Pipeline:
     """Change events into a table with the newest row of each key.
 
     The newest is the one with the greatest `order_by` (columns of the schema), else the last in its partition. `delete`
-    is a condition on an event, such as "op = 'd'". `columns` are those to keep; default: all of the schema.
+    is a condition on an event, such as "op = 'd'"; for `remember_deletions` an older event that comes later does not
+    bring the row back. `columns` are those to keep; default: all of the schema.
     """
     parse = _parse(format or "json", schema, schema_file, confluent=confluent, checks=checks)
     assert parse is not None
@@ -111,7 +113,12 @@ def cdc(  # noqa: PLR0913 - one for each choice of the file
     shape = kept or "* EXCEPT (_key, _topic, _partition, _timestamp, _headers)"
     shape = f"{shape}, coalesce({delete}, false) AS _deleted" if delete else shape
     steps = [{"name": "changes", "sql": f"SELECT {shape} FROM records"}]
-    merge: dict[str, Any] = {"keys": list(keys), "order_by": order, **({"delete": "_deleted"} if delete else {})}
+    merge: dict[str, Any] = {"keys": list(keys), "order_by": order}
+    if delete:
+        # In the order of their offsets the events of a key cannot be late: there is nothing to remember, and a key
+        # that is in another partition now, where offsets are lower, is not to be taken for one.
+        remembered = remember_deletions or (None if order_by else "0 days")
+        merge |= {"delete": "_deleted", **_given(remember_deletions=remembered)}
     sink = {"name": "table", "type": "delta", "path": table, "merge": merge}
     return _pipeline(f"cdc-{topic}", _source(topic, parse, common), steps, [sink], common, dead_letters)
 
@@ -122,12 +129,14 @@ def mirror(
     to_bootstrap: str,
     to_topic: str | None = None,
     partitions: int | None = None,
+    sync_groups: Sequence[str] = (),
     **common: Any,
 ) -> Pipeline:
     """A topic into one of another cluster, with keys, values, headers, timestamps and partitions as they are.
 
     Each record says in the header mirror.offset where it was: `translation.translate` finds by it where a group of the
-    one cluster goes on in the other. `partitions` is how many the other topic gets if it has to be made.
+    one cluster goes on in the other. The offsets of `sync_groups` (names, or regular expressions) are kept in step
+    there while it runs. `partitions` is how many the other topic gets if it has to be made.
     """
     where = f"struct('{MIRROR_OFFSET_HEADER}' AS key, cast(cast(offset AS string) AS binary) AS value)"
     steps = [
@@ -138,7 +147,7 @@ def mirror(
         }
     ]
     sink = {"name": "mirror", "type": "topic", "topic": to_topic or topic, "bootstrap": to_bootstrap}
-    sinks = [{**sink, **_given(partitions=partitions)}]
+    sinks = [{**sink, **_given(partitions=partitions, sync_groups=list(sync_groups) or None)}]
     return _pipeline(f"mirror-{topic}", _source(topic, None, common), steps, sinks, common)
 
 

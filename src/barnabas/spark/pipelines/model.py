@@ -18,6 +18,7 @@ PipelineName: TypeAlias = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Letters, digits, dots, underscores and hyphens.")
 ]
 Duration: TypeAlias = Annotated[str, Meta(pattern=rf"^[0-9]+ {_UNITS}$", description="As in: 10 seconds.")]
+_UNITS_MS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 Names: TypeAlias = Annotated[list[Text], Meta(min_length=1)]
 TriggerText: TypeAlias = Annotated[
@@ -36,6 +37,12 @@ Options: TypeAlias = Annotated[dict[str, str | int | float | bool], Meta(descrip
 
 class _Struct(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """No unknown keys; what is left out has its default, and is left out when written."""
+
+
+def duration_ms(duration: str) -> int:
+    """A `Duration` as a number."""
+    count, unit = duration.split(" ")
+    return int(count) * _UNITS_MS[unit.removesuffix("s")]
 
 
 class Watermark(_Struct, frozen=True, kw_only=True):
@@ -140,6 +147,9 @@ class Merge(_Struct, frozen=True, kw_only=True):
     keys: Names
     order_by: Annotated[Names, Meta(description="The newest row of a key has the greatest of these.")]
     delete: Annotated[Text, Meta(description="SQL condition: rows that remove their key.")] | None = None
+    remember_deletions: Annotated[
+        Duration, Meta(description="How long an older row that comes after a deletion is known as such.")
+    ] = "7 days"
 
 
 class _Sink(_Struct, frozen=True, kw_only=True):
@@ -160,6 +170,13 @@ class TopicSink(_Sink, frozen=True, kw_only=True, tag="topic", tag_field="type")
     timestamp: Annotated[Text, Meta(description="SQL expression.")] | None = None
     partition: Annotated[Text, Meta(description="SQL expression.")] | None = None
     partitions: Annotated[int, Meta(ge=1, description="If the topic has to be made: so many.")] | None = None
+    sync_groups: Annotated[
+        list[Text],
+        Meta(
+            description="Names (or regular expressions) of consumer groups of the source topic that are to go on here: "
+            "their offsets are translated by the header mirror.offset, which the job mirror adds."
+        ),
+    ] = []
     mode: OutputMode = "append"
     options: Options = {}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from barnabas.core.errors import BarnabasError
+from barnabas.spark.connecting import connect, is_connected
 from barnabas.spark.pipelines import compiling
 from barnabas.spark.pipelines.checking import check_document
 from barnabas.spark.pipelines.document import Document, as_document, parse_document
@@ -18,7 +19,7 @@ from barnabas.spark.pipelines.progress import PipelineProgress
 from barnabas.spark.pipelines.running import RunningPipeline
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Pipeline:
@@ -73,6 +74,12 @@ class Pipeline:
                     found.setdefault(name, []).append((group, source.bootstrap or self._surroundings.bootstrap))
         return found
 
+    def records_behind(self, query: str) -> int | None:
+        """What a query has still to read of its topics, by its checkpoint; None if that cannot be told."""
+        from barnabas.spark.pipelines.lag import records_behind
+
+        return records_behind(self.model, self._surroundings.bootstrap, self.checkpoint, query)
+
     def to_yaml(self) -> str:
         """The file that this pipeline stands for."""
         import yaml
@@ -92,16 +99,19 @@ class Pipeline:
         for query in compiling.compile_pipeline(self.model, self._surroundings, spark or self.session()):
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
-                query.frame.explain(mode=mode)
+                _explainable(query.frame).explain(mode=mode)
             parts.append(f"== {self.name}.{query.name} ==\n{printed.getvalue().strip()}\n")
         return "\n".join(parts)
 
     def start(self, spark: "SparkSession | None" = None, *, once: bool = False) -> RunningPipeline:
         """Start all queries, and return. Topics that it writes and that are not there are made."""
+        from barnabas.spark.pipelines.group_sync import GroupSync, mirrored_topics
+
         queries = compiling.compile_pipeline(self.model, self._surroundings, spark or self.session())
         self._create_topics()
         trigger = "available_now" if once else self.model.trigger
-        return RunningPipeline(self.name, self.checkpoint).start(queries, trigger)
+        companions = [GroupSync(each) for each in mirrored_topics(self.model, self._surroundings.bootstrap)]
+        return RunningPipeline(self.name, self.checkpoint).start(queries, trigger, companions)
 
     def run(
         self,
@@ -144,19 +154,24 @@ def open_session(
     name: str, *, master: str | None = None, remote: str | None = None, settings: Mapping[str, str] | None = None
 ) -> "SparkSession":
     """A Spark session: over Connect, on a cluster, or local on all cores."""
-    if master is not None and remote is not None:
+    from barnabas.spark.local_session import is_submitted, session
+
+    if remote is None:
+        if master is None and not is_submitted():
+            master = "local[*]"
+        return session(f"barnabas {name}", master=master, settings=settings)
+    if master is not None:
         raise BarnabasError("a session is of a master or of a Connect server, not of both")
-    if remote is not None:
-        from pyspark.sql import SparkSession
+    return connect(remote)
 
-        builder = SparkSession.builder.remote(remote)
-        for key, value in (settings or {}).items():
-            builder = builder.config(key, value)
-        connected: SparkSession = builder.getOrCreate()
-        return connected
-    from barnabas.spark.local_session import session
 
-    return session(f"barnabas {name}", master=master or "local[*]", settings=settings)
+def _explainable(frame: "DataFrame") -> "DataFrame":
+    """A frame of which Spark knows that it is a stream: over Connect, the plan of SQL looks like a batch's to it."""
+    if not is_connected(frame.sparkSession):
+        return frame
+    frame.createOrReplaceTempView("_explained")
+    stream: DataFrame = frame.sparkSession.readStream.table("_explained")
+    return stream
 
 
 def _types_first(value: Any) -> Any:

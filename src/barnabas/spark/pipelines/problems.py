@@ -43,3 +43,11 @@ class PipelineError(InvalidRequest):
 
 class PipelineFailed(BarnabasError):
     """A query of a running pipeline ended with an error."""
+
+
+def silence_refusals() -> None:
+    """PySpark writes what Spark refuses to stderr, as JSON with the stack of the server, and then raises it."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True

@@ -5,9 +5,10 @@ The file is for people and `barnabas pipeline status`; nothing depends on it. Wh
 
 import json
 import os
+import socket
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -41,27 +42,70 @@ class QueryProgress:
         return replace(
             self,
             batch_id=batch_id,
-            rows=self.rows + int(report.get("numInputRows") or 0),
-            rows_per_second=float(report.get("processedRowsPerSecond") or 0.0),
+            rows=self.rows + int(_of_all_sources(report, "numInputRows")),
+            rows_per_second=float(_of_all_sources(report, "processedRowsPerSecond")),
             batch_ms=int(durations.get("triggerExecution", 0)),
             offsets="; ".join(str(source["endOffset"]) for source in sources),
             watermark=(report.get("eventTime") or {}).get("watermark"),
         )
 
 
+def _of_all_sources(report: Mapping[str, Any], name: str) -> float:
+    """A number of the whole query. Over Connect only the sources say theirs."""
+    whole = report.get(name)
+    return whole if whole is not None else sum(source[name] or 0 for source in report.get("sources") or [])
+
+
 @dataclass(frozen=True, slots=True)
 class PipelineProgress:
-    """All queries of a pipeline at a moment."""
+    """All queries of a pipeline at a moment. `notes` are of what runs beside them; `process` is who wrote it down."""
 
     name: str
     state: State
     queries: dict[str, QueryProgress]
     updated_s: float = 0.0
+    notes: list[str] = field(default_factory=list)
+    process: str = ""
 
     @property
     def rows(self) -> int:
         """Rows read, by the query that read most: each reads the sources for itself."""
         return max((query.rows for query in self.queries.values()), default=0)
+
+    def describe_state(self) -> str:
+        """The state, in words; a file that says "running" may have been left behind by who was killed."""
+        if self.state != "running":
+            return self.state
+        host, _, process = self.process.partition("/")
+        if host != socket.gethostname():
+            silent_s = time.time() - self.updated_s
+            return "running" if silent_s < _SILENT_S else f"not heard of (was running on {host or 'another machine'})"
+        return "running" if process == _process_id(process.partition(".")[0]) else "not running (was killed)"
+
+
+_SILENT_S: Final = 30.0
+
+
+def _process_id(pid: int | str) -> str | None:
+    """A process that is alive, by its number and when it began: numbers are given out again. None if there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        if Path("/proc/self/stat").exists():
+            return None
+        return _process_without_proc(int(pid))
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else f"{pid}.{fields[19]}"
+
+
+def _process_without_proc(pid: int) -> str | None:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        pass  # somebody else's, so it is there
+    return f"{pid}."
 
 
 def write_progress(checkpoint: str, progress: PipelineProgress) -> None:
@@ -71,7 +115,8 @@ def write_progress(checkpoint: str, progress: PipelineProgress) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = folder / f".{FILE_NAME}.{os.getpid()}"
-    unfinished.write_text(json.dumps(asdict(replace(progress, updated_s=time.time())), indent=2), encoding="utf-8")
+    told = replace(progress, updated_s=time.time(), process=f"{socket.gethostname()}/{_process_id(os.getpid())}")
+    unfinished.write_text(json.dumps(asdict(told), indent=2), encoding="utf-8")
     unfinished.replace(folder / FILE_NAME)
 
 
@@ -81,7 +126,8 @@ def read_progress(checkpoint: str) -> PipelineProgress | None:
     try:
         found = json.loads(((folder or Path()) / FILE_NAME).read_text(encoding="utf-8"))
         queries = {name: QueryProgress(**query) for name, query in found["queries"].items()}
-        return PipelineProgress(found["name"], found["state"], queries, found["updated_s"])
+        notes, process = found.get("notes", []), found.get("process", "")
+        return PipelineProgress(found["name"], found["state"], queries, found["updated_s"], notes, process)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -96,3 +142,14 @@ def last_committed(checkpoint: str, query: str) -> int | None:
     except OSError:
         return None
     return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def last_committed_s(checkpoint: str, query: str) -> float | None:
+    """When that was; seconds since 1970."""
+    folder, batch_id = local_path(checkpoint), last_committed(checkpoint, query)
+    if folder is None or batch_id is None:
+        return None
+    try:
+        return (folder / query / "commits" / str(batch_id)).stat().st_mtime
+    except OSError:
+        return None

@@ -3,22 +3,36 @@
 A query that fails ends the others: a pipeline is whole or stopped. Restarted, each goes on from its own checkpoint.
 """
 
-import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
+from barnabas.spark.connecting import close_session
 from barnabas.spark.pipelines.compiling import Query
 from barnabas.spark.pipelines.problems import PipelineFailed
 from barnabas.spark.pipelines.progress import PipelineProgress, QueryProgress, State, write_progress
+from barnabas.spark.pipelines.reasons import reason_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _POLL_S: Final = 0.2
 _WRITE_EVERY_S: Final = 1.0
+_STARTS: Final = 3
+
+
+class Companion(Protocol):
+    """What runs beside the queries, from their start until after their end. It may fail, and they go on."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def notes(self) -> list[str]: ...
 
 
 class RunningPipeline:
@@ -28,11 +42,15 @@ class RunningPipeline:
         self._name = name
         self._checkpoint = checkpoint
         self._queries: dict[str, StreamingQuery] = {}
+        self._streams: dict[str, DataStreamWriter] = {}
+        self._restarts: dict[str, int] = {}
         self._progress: dict[str, QueryProgress] = {}
         self._state: State = "running"
         self._written_at_s = 0.0
+        self._companions: list[Companion] = []
+        self._sessions: list[SparkSession] = []
 
-    def start(self, queries: list[Query], trigger: str) -> Self:
+    def start(self, queries: list[Query], trigger: str, companions: Sequence[Companion] = ()) -> Self:
         """Start all, or none."""
         try:
             for query in queries:
@@ -45,9 +63,14 @@ class RunningPipeline:
                     period = "0 seconds" if trigger == "continuous" else trigger.removeprefix("every ")
                     stream = stream.trigger(processingTime=period)
                 self._progress[query.name] = QueryProgress(query.name)
-                self._queries[query.name] = stream.start()
+                self._sessions.append(query.frame.sparkSession)
+                self._streams[query.name] = stream
+                self._queries[query.name] = _start(stream, f"{self._name}.{query.name}")
+            for companion in companions:
+                companion.start()
+                self._companions.append(companion)
         except BaseException:
-            self.stop()
+            self.close()
             raise
         self._write()
         return self
@@ -58,7 +81,7 @@ class RunningPipeline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self.close()
 
     @property
     def is_active(self) -> bool:
@@ -78,7 +101,8 @@ class RunningPipeline:
         return dict(self._progress)
 
     def snapshot(self) -> PipelineProgress:
-        return PipelineProgress(self._name, self._state, self.progress(), time.time())
+        notes = [note for companion in self._companions for note in companion.notes()]
+        return PipelineProgress(self._name, self._state, self.progress(), time.time(), notes=notes)
 
     def wait(
         self,
@@ -89,7 +113,7 @@ class RunningPipeline:
     ) -> PipelineProgress:
         """Until all queries ended by themselves, or the time is over, or `should_stop`; raises `PipelineFailed`."""
         deadline_s = None if seconds is None else time.monotonic() + seconds
-        while self.is_active and not self._failed():
+        while not self._failed_for_good() and self.is_active:
             if should_stop() or (deadline_s is not None and time.monotonic() >= deadline_s):
                 break
             time.sleep(_POLL_S)
@@ -109,12 +133,32 @@ class RunningPipeline:
         ended_alone = bool(self._queries) and not self.is_active
         for query in self._queries.values():
             query.stop()
+        for companion in self._companions:
+            companion.stop()
         failed = self._failed()
         for name, reason in failed.items():
             self._progress[name] = replace(self._progress[name], error=reason)
         self._state = "failed" if failed else "done" if ended_alone else "stopped"
         if self._queries:
             self._write()
+
+    def close(self) -> None:
+        """Stop, and let go of what Spark held for it; what was known of its progress stays known."""
+        self.stop()
+        self.progress()
+        self._queries.clear()
+        while self._sessions:
+            close_session(self._sessions.pop())
+
+    def _failed_for_good(self) -> bool:
+        """Whether a query has failed; one whose Python came too late is started again, a few times."""
+        for name in self._queries:
+            while self._restarts.get(name, 0) < _STARTS - 1:
+                if self._queries[name].isActive or not _came_too_late(self._queries[name].exception()):
+                    break
+                self._restarts[name] = self._restarts.get(name, 0) + 1
+                self._queries[name] = _start(self._streams[name], f"{self._name}.{name}")
+        return bool(self._failed())
 
     def _failed(self) -> dict[str, str]:
         failed = {}
@@ -135,20 +179,21 @@ class RunningPipeline:
         write_progress(self._checkpoint, self.snapshot())
 
 
-_REFUSED: Final = re.compile(r"\bbarnabas(?:\.\w+)+: (.+)")
-_RAISED: Final = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|[a-z][A-Z]\w+)): (.+)$", re.MULTILINE)
+def _came_too_late(error: Exception | None) -> bool:
+    """Spark waits ten seconds for each Python that it starts: with all queries starting at once on few cores that is
+    not always enough, and a query has then done nothing yet.
+    """
+    return error is not None and "Python worker failed to connect back" in str(error)
 
 
-def reason_of(text: str) -> str:
-    """The reason in what Spark says of a failed query: our refusal, what its Python part raised, or the first line."""
-    refusals: list[str] = _REFUSED.findall(text)
-    if refusals:
-        return refusals[-1]
-    _, traceback, raised = text.partition("Traceback (most recent call last)")
-    if traceback:
-        found = _RAISED.findall(raised)
-        if found:
-            kind, message = found[-1]
-            return f"{kind}: {message}" if kind.endswith(("Error", "Exception")) else message
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0].partition(" SQLSTATE:")[0] if lines else "failed"
+def _start(stream: "DataStreamWriter", name: str) -> "StreamingQuery":
+    from pyspark.errors import PySparkException
+
+    for left in reversed(range(_STARTS)):
+        try:
+            return stream.start()
+        except PySparkException as error:
+            # For foreachBatch a Connect server starts a Python right away.
+            if not left or not _came_too_late(error):
+                raise PipelineFailed(f"{name}: {reason_of(str(error))}") from None
+    raise AssertionError("there is a last time")

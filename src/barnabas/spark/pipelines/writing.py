@@ -15,6 +15,7 @@ from barnabas.spark.pipelines.model import (
     ParquetSink,
     Sink,
     TopicSink,
+    duration_ms,
 )
 from barnabas.spark.tables.files import open_filesystem
 from barnabas.spark.tables.settings import DELETE_COLUMN, TableSettings
@@ -134,6 +135,7 @@ def _into_delta(sink: DeltaSink, frame: "DataFrame", places: Places) -> tuple["D
         evolve=sink.evolve,
         merge_keys=tuple(sink.merge.keys) if sink.merge else (),
         merge_order=tuple(sink.merge.order_by) if sink.merge else (),
+        remember_deletions_ms=duration_ms(sink.merge.remember_deletions) if sink.merge and sink.merge.delete else 0,
     )
     _refuse_missing(frame, (*settings.partition_by, *settings.merge_keys, *settings.merge_order))
     if sink.merge is not None and sink.merge.delete is not None:

@@ -5,7 +5,8 @@ Only stable offsets are read: one that is part of a transaction which has not en
 
 from typing import Final
 
-from barnabas.client.batch_transactions import BatchTransaction, Coordinators, read_committed_offset
+from barnabas.client.batch_transactions import BatchTransaction
+from barnabas.client.coordinators import Coordinators, read_committed_offset
 from barnabas.client.settings import Settings
 from barnabas.client.topics import Topics
 from barnabas.core.errors import InvalidConfig

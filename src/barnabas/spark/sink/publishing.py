@@ -15,8 +15,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from barnabas.client.batch_producer import BatchProducer, Producer
-from barnabas.client.batch_transactions import BatchTransaction, Coordinators, new_producer
+from barnabas.client.batch_transactions import BatchTransaction, new_producer
 from barnabas.client.brokers import Brokers
+from barnabas.client.coordinators import Coordinators
 from barnabas.client.errors import DeliveryFailed, ProducerBroken, TransactionFenced, TransactionTimedOut, Unreachable
 from barnabas.core.errors import BarnabasError, InvalidRequest
 from barnabas.spark.sink import steps
@@ -31,6 +32,7 @@ PATIENCE_S: Final = 60.0
 KEPT_BYTES: Final = 64 * 1024 * 1024  # of a share, to begin anew with; a larger one is Spark's to run again
 _ATTEMPTS: Final = 3
 _ABORT_S: Final = 10.0
+_LOOK_S: Final = 1.0
 _KEPT_PRODUCERS: Final = 16
 # Failures of a producer or of its transaction, which another attempt with a new one may not have.
 _BEGIN_ANEW: Final = (ProducerBroken, TransactionFenced, DeliveryFailed, Unreachable)
@@ -127,8 +129,12 @@ class TransactionalProducer:
         return self._coordinators.lost_count == 0
 
     def is_still_ours(self) -> bool:
-        """Whether nobody else published a share of this task since."""
-        return self._group.read(PATIENCE_S) == self.progress
+        """Whether nobody else published a share of this task since, or died over it: then it is for a new producer to
+        end what was begun, and so not for this one to wait for that."""
+        try:
+            return self._group.read(_LOOK_S) == self.progress
+        except Unreachable:
+            return False
 
     def publish(self, share: Share, layout: Layout, rows: ShareRows) -> Outcome:
         """Send all rows and the progress in one transaction, unless that was done before."""

@@ -15,34 +15,32 @@ warned of, once, and tried again: a query does not stop for its progress being u
 
 import logging
 import time
-from concurrent.futures import Future
-from typing import Any, Final
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
 
-import confluent_kafka
-
-from barnabas.client.asking import Asking
-from barnabas.client.errors import translate
+from barnabas.client.brokers import Brokers
+from barnabas.client.coordinators import Coordinators, commit_offsets
 from barnabas.client.settings import Settings
 from barnabas.core.errors import BarnabasError
 from barnabas.spark.source.offsets import Offsets
 
 _log = logging.getLogger("barnabas.spark")
 
-_TIMEOUT_S: Final = 10.0
+_PATIENCE_S: Final = 10.0
 _RETRY_S: Final = 1.0
 
 
 class GroupProgress:
-    """Commits for one group, from one thread."""
+    """Commits for one group; `note` and `close` are called by one thread."""
 
     def __init__(self, settings: Settings, group: str) -> None:
         self._group = group
-        self._doing = f"commit the progress of group {group!r}"
-        self._admin = settings.admin()
-        self._asking = Asking(_TIMEOUT_S)
+        self._brokers = Brokers(settings)  # of the thread that commits, and of nobody else
+        self._coordinators = Coordinators(self._brokers)
+        self._thread = ThreadPoolExecutor(1, "group-progress")
         self._noted: Offsets = {}
         self._committed: Offsets = {}
-        self._under_way: tuple[Future[Any], Offsets] | None = None
+        self._under_way: tuple[Future[None], Offsets] | None = None
         self._is_first = True
         self._has_warned = False
         self._not_before = float("-inf")
@@ -61,24 +59,24 @@ class GroupProgress:
         """Wait for what is under way, and send what is not sent yet."""
         self._go_on()
         self._go_on()
+        self._thread.shutdown()
+        self._brokers.close()
 
     def _send(self) -> None:
         changed = {key: offset for key, offset in self._noted.items() if self._committed.get(key) != offset}
-        if not changed:
-            return
-        partitions = [confluent_kafka.TopicPartition(*key, offset) for key, offset in sorted(changed.items())]
-        wanted = [confluent_kafka.ConsumerGroupTopicPartitions(self._group, partitions)]
-        asked = self._asking.ask(self._admin.alter_consumer_group_offsets, wanted, doing=self._doing)
-        self._under_way = asked[self._group], changed
+        if changed:
+            self._under_way = self._thread.submit(self._commit, changed), changed
+
+    def _commit(self, offsets: Offsets) -> None:
+        doing = f"commit the progress of group {self._group!r}"
+        commit_offsets(self._coordinators, self._group, offsets, _PATIENCE_S, doing=doing)
 
     def _settle(self) -> None:
         """Take the answer to the commit that is under way; a refusal is raised."""
         if self._under_way is None:
             return
         (answer, offsets), self._under_way = self._under_way, None
-        for each in self._asking.wait(answer, self._doing).topic_partitions:
-            if each.error is not None:
-                raise translate(each.error, self._doing)
+        answer.result()
         self._committed |= offsets
 
     def _go_on(self) -> None:

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from barnabas.core.errors import InvalidRequest
+from barnabas.spark.tables import steps, tombstones
 from barnabas.spark.tables.files import WrittenFile, local_path, open_filesystem, without
 from barnabas.spark.tables.settings import DELETE_COLUMN, TableSettings
+from barnabas.spark.tables.steps import Step
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,10 +41,10 @@ def commit_files(
     overwrite: bool,
 ) -> None:
     """Add files to the table, once."""
-    table = _open_or_create(settings, schema)
+    table = _prepare(settings, schema)
     if is_done(table, query_id, batch_id):
         return
-    fit_schema(table, settings, schema)
+    steps.reached(Step.READY, settings.path)
     from deltalake.transaction import AddAction, RemoveAction
 
     # The time only says to people how old a file is; a version's own time is in its commit.
@@ -57,19 +59,22 @@ def commit_files(
         partition_by=list(settings.partition_by),
         commit_properties=_properties(query_id, batch_id),
     )
+    steps.reached(Step.COMMITTED, settings.path)
 
 
 def merge_files(
     settings: TableSettings, schema: "pa.Schema", files: Sequence[WrittenFile], *, query_id: str, batch_id: int
 ) -> None:
     """Upsert the rows of staged files, the newest of each key, once; then remove the files."""
-    kept = without(schema, [DELETE_COLUMN])
-    table = _open_or_create(settings, kept)
+    table = _prepare(settings, without(schema, [DELETE_COLUMN]))
     if not is_done(table, query_id, batch_id):
-        fit_schema(table, settings, kept)
+        steps.reached(Step.READY, settings.path)
         rows = newest_per_key(_read_staged(settings, files), settings)
+        rows = tombstones.hold_back(rows, settings, query_id=query_id, batch_id=batch_id)
         _merge(table, rows, settings, _properties(query_id, batch_id))
+        steps.reached(Step.COMMITTED, settings.path)
     remove_staged(settings, query_id, batch_id)
+    steps.reached(Step.CLEARED, settings.path)
 
 
 def newest_per_key(rows: "pa.Table", settings: TableSettings) -> "pa.Table":
@@ -120,6 +125,7 @@ def fit_schema(table: "DeltaTable", settings: TableSettings, schema: "pa.Schema"
         raise InvalidRequest(f"the table {settings.path} has no {names}: with 'evolve: true' columns are added")
     if missing:
         table.alter.add_columns([Field(each.name, each.type, nullable=True) for each in missing])
+        steps.reached(Step.EVOLVED, settings.path)
 
 
 def list_files(settings: TableSettings) -> list[tuple[str, dict[str, str | None]]]:
@@ -145,6 +151,17 @@ def open_table(settings: TableSettings) -> "DeltaTable":
         raise InvalidRequest(f"there is no Delta table at {settings.path}") from None
 
 
+def _prepare(settings: TableSettings, schema: "pa.Schema") -> "DeltaTable":
+    """The table, with all that a batch needs except its rows.
+
+    Whether it has the batch is to be asked of what this returns: should a commit that was given up, and is still at
+    work, add the batch after that, then the table refuses ours.
+    """
+    table = _open_or_create(settings, schema)
+    fit_schema(table, settings, schema)
+    return table
+
+
 def _open_or_create(settings: TableSettings, schema: "pa.Schema") -> "DeltaTable":
     deltalake = import_deltalake()
     try:
@@ -152,6 +169,7 @@ def _open_or_create(settings: TableSettings, schema: "pa.Schema") -> "DeltaTable
     except deltalake.exceptions.TableNotFoundError:
         partition_by = list(settings.partition_by)
         made: DeltaTable = deltalake.DeltaTable.create(settings.path, schema, mode="ignore", partition_by=partition_by)
+        steps.reached(Step.CREATED, settings.path)
         return made
     if list(settings.partition_by) != table.metadata().partition_columns:
         there = ", ".join(table.metadata().partition_columns) or "nothing"

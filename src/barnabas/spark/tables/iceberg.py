@@ -1,17 +1,23 @@
 """Iceberg tables through PyIceberg: files are added, and query and batch noted, in one transaction of the table."""
 
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.errors import InvalidRequest
+from barnabas.spark.tables import steps
 from barnabas.spark.tables.files import WrittenFile, local_path, open_filesystem
 from barnabas.spark.tables.settings import TableSettings
+from barnabas.spark.tables.steps import Step
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table import Table
 
-_PROPERTY = "barnabas.batch."
+_PROPERTY: Final = "barnabas.batch."
+_RETRIES: Final = "commit.retry.num-retries"
+_ATTEMPTS: Final = 5
+_AGAIN_S: Final = 0.1
 
 
 def open_catalog(settings: TableSettings) -> Any:
@@ -32,15 +38,43 @@ def open_catalog(settings: TableSettings) -> Any:
 def commit_files(
     settings: TableSettings, schema: "pa.Schema", files: Sequence[WrittenFile], *, query_id: str, batch_id: int
 ) -> None:
-    """Add files to the table, once."""
-    table = _open_or_create(settings, schema)
-    done = table.properties.get(f"{_PROPERTY}{query_id}")
-    if done is not None and int(done) >= batch_id:
-        return
-    _fit_schema(table, settings, schema)
+    """Add files to the table, once; again and again if others change the table meanwhile, but not for ever."""
+    from pyiceberg.exceptions import CommitFailedException
+
+    for left in reversed(range(_ATTEMPTS)):
+        table = _open_or_create(settings, schema)
+        _fit_schema(table, settings, schema)
+        if is_done(table, query_id, batch_id):
+            return
+        steps.reached(Step.READY, settings.path)
+        try:
+            _add(table, settings, files, {f"{_PROPERTY}{query_id}": str(batch_id)})
+        except CommitFailedException:
+            if not left:
+                raise
+            time.sleep(_AGAIN_S)
+        else:
+            steps.reached(Step.COMMITTED, settings.path)
+            return
+
+
+def is_done(table: "Table", query_id: str, batch_id: int) -> bool:
+    """Whether the table has this batch already."""
+    last_batch_id = table.properties.get(f"{_PROPERTY}{query_id}")
+    return last_batch_id is not None and int(last_batch_id) >= batch_id
+
+
+def _add(table: "Table", settings: TableSettings, files: Sequence[WrittenFile], mark: dict[str, str]) -> None:
+    """One attempt, which is refused if the table has another snapshot than the one that was looked at.
+
+    PyIceberg would by itself try again with the new snapshot, and not ask whether that is this very batch, added by
+    a commit that was given up and is still at work.
+    """
+    properties = {**table.metadata.properties, _RETRIES: "0"}  # of this object; not those of the table
+    table.metadata = table.metadata.model_copy(update={"properties": properties})
     with table.transaction() as transaction:
         transaction.add_files([_uri(files_root(settings), each.path) for each in files], check_duplicate_files=False)
-        transaction.set_properties({f"{_PROPERTY}{query_id}": str(batch_id)})
+        transaction.set_properties(mark)
 
 
 def files_root(settings: TableSettings) -> str:
@@ -86,6 +120,7 @@ def _open_or_create(settings: TableSettings, schema: "pa.Schema") -> "Table":
             with transaction.update_spec() as spec:
                 for name in settings.partition_by:
                     spec.add_identity(name)
+    steps.reached(Step.CREATED, settings.path)
     made: Table = catalog.load_table(settings.table)
     return made
 
@@ -99,6 +134,7 @@ def _fit_schema(table: "Table", settings: TableSettings, schema: "pa.Schema") ->
     if missing:
         with table.update_schema() as update:
             update.union_by_name(schema)
+        steps.reached(Step.EVOLVED, settings.path)
 
 
 def _uri(root: str, path: str) -> str:

@@ -21,6 +21,7 @@ class TableSettings:
     evolve: bool = False
     merge_keys: tuple[str, ...] = ()
     merge_order: tuple[str, ...] = ()
+    remember_deletions_ms: int = 0
     catalog: dict[str, str] = field(default_factory=dict)
     version: int | None = None
     max_files_per_trigger: int = 64

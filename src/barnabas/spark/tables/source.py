@@ -19,9 +19,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from barnabas.spark.tables import delta, iceberg
+from barnabas.spark.tables import delta, iceberg, steps
 from barnabas.spark.tables.files import PartFiles, WrittenFile, read_batches, table_schema
 from barnabas.spark.tables.settings import TableSettings
+from barnabas.spark.tables.steps import Step
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,6 +157,8 @@ class _TwoPhases:
             part=f"{context.partitionId():05d}",
         )
         written = files.write(batch for batch in iterator if batch.num_rows)
+        if written:
+            steps.reached(Step.WRITTEN, self._settings.path)
         return FilesWritten(query_id, batch_id, [_prefixed(prefix, each) for each in written])
 
     def _add(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -1,0 +1,141 @@
+"""The coordinators of groups and transactions: found, asked, and asked again while they move, load or wait.
+
+Every question may be asked twice without harm. One that is not answered in time is `Unreachable`. For one thread.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from barnabas.client.batch_producer import failure_of
+from barnabas.client.brokers import Address, Brokers, CoordinatorKind
+from barnabas.client.connection import OFFSET_COMMIT, OFFSET_FETCH, make
+from barnabas.client.errors import Unreachable, words_of
+from barnabas.core.errors import BarnabasError
+from barnabas.core.model import TopicPartition
+
+_RETRY_S: Final = 0.02
+_NOT_THERE: Final = frozenset({15, 16})
+PASSING: Final = frozenset({3, 7, 13, 14, 51, 88}) | _NOT_THERE
+"""A coordinator that moved or is loading, a transaction that is being ended, an offset that waits for one."""
+_OPERATION_NOT_ATTEMPTED: Final = 55
+_NO_OFFSET: Final = -1
+
+Build = Callable[[Any], Any]
+CodesOf = Callable[[Any], Iterable[int]]
+
+
+class Coordinators:
+    """The coordinators of a cluster, found when they are asked."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._found: dict[tuple[CoordinatorKind, str], Address] = {}
+        self.lost_count = 0
+        """How often a connection was lost. What was asked over it may still arrive, at any time."""
+
+    def ask(
+        self,
+        kind: CoordinatorKind,
+        name: str,
+        api_key: int,
+        build: Build,
+        codes_of: CodesOf,
+        *,
+        doing: str,
+        patience_s: float,
+    ) -> Any:
+        """The answer to the request that `build` makes with kio's module, whose error codes are all 0."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                answer = self._ask_once(kind, name, api_key, build)
+                codes = [code for code in codes_of(answer) if code not in (0, _OPERATION_NOT_ATTEMPTED)]
+            except Unreachable as error:
+                self._start_over()
+                problem: BarnabasError = error
+            else:
+                if not codes:
+                    return answer
+                problem = failure_of(codes[0], f"cannot {doing}: {words_of(codes[0])}")
+                if codes[0] not in PASSING:
+                    raise problem
+                if codes[0] in _NOT_THERE:
+                    self._found.pop((kind, name), None)
+            if time.monotonic() >= deadline:
+                raise Unreachable(f"cannot {doing} within {patience_s:.0f} s: {problem}") from None
+            time.sleep(_RETRY_S)
+
+    def _ask_once(self, kind: CoordinatorKind, name: str, api_key: int, build: Build) -> Any:
+        if (kind, name) not in self._found:
+            code, broker = self._brokers.coordinator(name, kind)
+            if code in PASSING:
+                raise Unreachable(f"{name!r} has no coordinator")
+            if code:
+                raise failure_of(code, f"cannot find the coordinator of {name!r}: {words_of(code)}")
+            self._found[kind, name] = broker.address
+        connection = self._brokers.at(self._found[kind, name])
+        return connection.call(build(connection.messages(api_key)))
+
+    def _start_over(self) -> None:
+        self.lost_count += 1
+        self._brokers.close()
+        self._found.clear()
+
+
+def read_committed_offset(
+    coordinators: Coordinators, group: str, key: TopicPartition, patience_s: float
+) -> tuple[int, str] | None:
+    """The offset and metadata that a group has committed, waiting for a transaction that may change it; or None."""
+
+    def build(messages: Any) -> Any:
+        topic = messages.OffsetFetchRequestTopic(name=key.topic, partition_indexes=(key.partition,))
+        return messages.OffsetFetchRequest(group_id=group, topics=(topic,), require_stable=True)
+
+    def codes(answer: Any) -> Iterable[int]:
+        return [int(answer.error_code)] + [int(each.error_code) for topic in answer.topics for each in topic.partitions]
+
+    answer = coordinators.ask(
+        CoordinatorKind.GROUP,
+        group,
+        OFFSET_FETCH,
+        build,
+        codes,
+        doing=f"read the progress of group {group!r}",
+        patience_s=patience_s,
+    )
+    ((found,),) = (topic.partitions for topic in answer.topics)
+    offset = int(found.committed_offset)
+    return None if offset == _NO_OFFSET else (offset, found.metadata or "")
+
+
+def commit_offsets(
+    coordinators: Coordinators, group: str, offsets: Mapping[TopicPartition, int], patience_s: float, *, doing: str
+) -> None:
+    """Commit offsets of a group from outside of it, which its coordinator allows while it has no members."""
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for key in sorted(offsets):
+        by_topic.setdefault(key.topic, []).append(key)
+
+    def build(messages: Any) -> Any:
+        topics = tuple(
+            messages.OffsetCommitRequestTopic(
+                name=topic,
+                partitions=tuple(
+                    make(
+                        messages.OffsetCommitRequestPartition,
+                        partition_index=key.partition,
+                        committed_offset=offsets[key],
+                        committed_metadata="",
+                    )
+                    for key in keys
+                ),
+            )
+            for topic, keys in by_topic.items()
+        )
+        return make(messages.OffsetCommitRequest, group_id=group, member_id="", topics=topics)
+
+    def codes(answer: Any) -> Iterable[int]:
+        return [int(each.error_code) for topic in answer.topics for each in topic.partitions]
+
+    coordinators.ask(CoordinatorKind.GROUP, group, OFFSET_COMMIT, build, codes, doing=doing, patience_s=patience_s)

@@ -1,0 +1,89 @@
+"""How far behind a query is: the ends of the partitions it reads, against where its checkpoint says it is.
+
+Reads the checkpoint's own files, so it needs neither a running pipeline nor Spark; only a checkpoint that is on this
+machine can be read.
+"""
+
+import contextlib
+import json
+import re
+import socket
+from typing import Any, TypeAlias
+
+from barnabas.client.errors import Unreachable
+from barnabas.client.settings import Settings, parse_bootstrap
+from barnabas.client.topics import EARLIEST, LATEST, Topics
+from barnabas.core.model import TopicPartition
+from barnabas.spark.pipelines.checking import topic_source_of
+from barnabas.spark.pipelines.model import PipelineModel, TopicSource
+from barnabas.spark.pipelines.progress import last_committed
+from barnabas.spark.tables.files import local_path
+
+Reached: TypeAlias = dict[str, dict[int, int]]
+_TIMEOUT_S = 5.0
+
+
+def reached_offsets(checkpoint: str, query: str) -> Reached | None:
+    """By topic and partition, where the last batch that is done ended; None if none is."""
+    folder, batch_id = local_path(checkpoint), last_committed(checkpoint, query)
+    if folder is None or batch_id is None:
+        return None
+    try:
+        lines = (folder / query / "offsets" / str(batch_id)).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    found: Reached = {}
+    for line in lines[2:]:  # the version, then what the batch had to know, then one line for each source
+        for topic, offsets in _parsed(line).items():
+            if isinstance(offsets, dict):
+                found.setdefault(topic, {}).update({int(each): int(offset) for each, offset in offsets.items()})
+    return found
+
+
+def records_behind(model: PipelineModel, bootstrap: str, checkpoint: str, query: str) -> int | None:
+    """Records that the query has still to read; None if that cannot be told. Raises if the brokers do not answer."""
+    reached = reached_offsets(checkpoint, query)
+    if reached is None:
+        source = topic_source_of(model)
+        if source is None or source.topic is None or source.starting_offsets != "earliest":
+            return None
+        reached = {source.topic: {}}
+    behind = None
+    for topic, offsets in reached.items():
+        sources = [source for source in model.sources if isinstance(source, TopicSource) and _reads(source, topic)]
+        brokers = {source.bootstrap or bootstrap for source in sources}
+        if len(brokers) != 1:
+            return None  # a topic of that name is read from two clusters: which of them is not said
+        behind = (behind or 0) + _behind(brokers.pop(), topic, offsets)
+    return behind
+
+
+def _reads(source: TopicSource, topic: str) -> bool:
+    if source.pattern is not None:
+        return re.fullmatch(source.pattern, topic) is not None
+    return topic == source.topic or topic in (source.topics or ())
+
+
+def _behind(bootstrap: str, topic: str, reached: dict[int, int]) -> int:
+    _refuse_if_nobody_listens(bootstrap)
+    topics = Topics(Settings(bootstrap).admin(), _TIMEOUT_S)
+    keys = [TopicPartition(topic, each) for each in topics.partition_ids(topic)]
+    starts, ends = topics.offsets_of(keys, EARLIEST), topics.offsets_of(keys, LATEST)
+    return sum(max(ends[key] - max(reached.get(key.partition, 0), starts[key]), 0) for key in keys)
+
+
+def _refuse_if_nobody_listens(bootstrap: str) -> None:
+    """At once: librdkafka alone would try until the time is up."""
+    for address in parse_bootstrap(bootstrap):
+        with contextlib.suppress(OSError):
+            socket.create_connection(address, _TIMEOUT_S).close()
+            return
+    raise Unreachable(f"no broker listens at {bootstrap}")
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,36 @@
+"""One line of the wall of text that Spark makes of a failure: the one that says what is wrong."""
+
+import re
+from typing import Final
+
+_REFUSED: Final = re.compile(r"\bbarnabas(?:\.\w+)+: (.+)")
+_RAISED: Final = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|[a-z][A-Z]\w+)): (.+)$", re.MULTILINE)
+_THROWN: Final = re.compile(r"^: (?:[\w$]+\.)+([\w$]+)(?:: (.+))?$", re.MULTILINE)
+# Those whose name says nothing that their message does not.
+_PLAIN: Final = ("SparkException", "AnalysisException", "SQLException", "RuntimeException", "ExecutionException")
+
+
+def reason_of(text: str) -> str:
+    """Our refusal, what a Python part raised, what a Java part threw, or the first line."""
+    refusals: list[str] = _REFUSED.findall(text)
+    if refusals:
+        return refusals[-1]
+    _, traceback, raised = text.partition("Traceback (most recent call last)")
+    if traceback:
+        found = _RAISED.findall(raised)
+        if found:
+            kind, message = found[-1]
+            return f"{kind}: {message}" if kind.endswith(("Error", "Exception")) else message
+    thrown = _THROWN.search(text)
+    if thrown is not None:
+        return _in_words(thrown[1], (thrown[2] or "").partition(" SQLSTATE:")[0])
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0].partition(" SQLSTATE:")[0] if lines else "failed"
+
+
+def _in_words(kind: str, message: str) -> str:
+    if kind == "SQLException" and message == "No suitable driver":
+        return "no JDBC driver is there for this URL: see that it is right, and bring the JAR by spark.jars"
+    if kind == "ClassNotFoundException":
+        return f"there is no class {message}: bring its JAR by spark.jars"
+    return message if message and kind in _PLAIN else f"{kind}: {message}".removesuffix(": ")

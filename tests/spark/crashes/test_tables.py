@@ -1,0 +1,130 @@
+"""The steps of a table's commit, without Spark: what is cut short there is done again, and done once."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake.exceptions import CommitFailedError
+
+from barnabas.spark.tables import delta, iceberg, steps
+from barnabas.spark.tables.files import PartFiles, WrittenFile
+from barnabas.spark.tables.settings import TableSettings
+from barnabas.spark.tables.steps import Step
+from tests.spark.pipelines.conftest import rows_of_delta
+
+KINDS = ("delta", "merge", "iceberg")
+
+
+class Crash(BaseException):
+    """Nobody catches it."""
+
+
+class Batches:
+    """A table of some kind, and the batches of one query, as tasks and driver write them."""
+
+    def __init__(self, kind: str, directory: Path) -> None:
+        self._kind = kind
+        merge: dict[str, Any] = {"merge_keys": ("id",), "merge_order": ("id",)} if kind == "merge" else {}
+        table: dict[str, Any] = {"table": "crashes.rows"} if kind == "iceberg" else {}
+        form: Any = "iceberg" if kind == "iceberg" else "delta"
+        self.settings = TableSettings(form, str(directory / kind), evolve=True, **merge, **table)
+
+    def commit(self, batch_id: int, rows: Any) -> None:
+        ids: dict[str, Any] = {"query_id": "q", "batch_id": batch_id}
+        if self._kind == "iceberg":
+            files = write(iceberg.files_root(self.settings), rows)
+            iceberg.commit_files(self.settings, rows.schema, files, **ids)
+        elif self._kind == "merge":
+            staging = delta.staging_of(self.settings, "q", batch_id)
+            prefix = staging.removeprefix(self.settings.path + "/")
+            files = [WrittenFile(f"{prefix}/{each.path}", each.size, each.rows, ()) for each in write(staging, rows)]
+            delta.merge_files(self.settings, rows.schema, files, **ids)
+        else:
+            delta.commit_files(self.settings, rows.schema, write(self.settings.path, rows), overwrite=False, **ids)
+
+    def read(self) -> list[dict[str, Any]]:
+        if self._kind == "iceberg":
+            rows: list[dict[str, Any]] = iceberg.open_table(self.settings).scan().to_arrow().to_pylist()
+        else:
+            rows = rows_of_delta(self.settings.path)
+        return sorted(rows, key=lambda row: row["id"])
+
+
+def write(root: str, rows: Any) -> list[WrittenFile]:
+    files = PartFiles(root, rows.schema, partition_by=(), keep_partition_columns=True, part="00000")
+    return files.write(rows.to_batches())
+
+
+def once(step: Step, happening: Callable[[], None]) -> Callable[[Step, str], None]:
+    """A hook that makes something happen at a step, the first time."""
+    left = [happening]
+
+    def reached(at: Step, table: str) -> None:
+        if at is step and left:
+            left.pop()()
+
+    return reached
+
+
+def crash() -> None:
+    raise Crash
+
+
+CUT_SHORT = [(kind, step) for kind in KINDS for step in Step if step is not Step.WRITTEN]
+CUT_SHORT = [(kind, step) for kind, step in CUT_SHORT if kind == "merge" or step is not Step.CLEARED]
+
+
+@pytest.mark.parametrize(("kind", "step"), CUT_SHORT)
+def test_a_batch_that_is_cut_short_at_a_step_and_run_again_is_in_the_table_once(
+    kind: str, step: Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = Batches(kind, tmp_path)
+    first, second = pa.table({"id": [1, 2]}), pa.table({"id": [3], "note": ["new"]})
+    if step is not Step.CREATED:
+        batches.commit(0, first)
+    number, rows = (0, first) if step is Step.CREATED else (1, second)
+    monkeypatch.setattr(steps, "reached", once(step, crash))
+
+    with pytest.raises(Crash):
+        batches.commit(number, rows)
+    batches.commit(number, rows)
+    batches.commit(number, rows)
+
+    expected = first.to_pylist() if step is Step.CREATED else [{"id": 1, "note": None}, {"id": 2, "note": None}]
+    assert batches.read() == (expected if step is Step.CREATED else [*expected, {"id": 3, "note": "new"}])
+    assert not list(Path(batches.settings.path).glob(f"{delta.STAGING}/*/*")), "nothing staged is left"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("columns", [("id",), ("id", "note")])
+def test_a_commit_that_was_given_up_and_goes_on_later_adds_nothing(
+    kind: str, columns: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both found the batch missing; the table, not they, must see that it is there by now."""
+    batches = Batches(kind, tmp_path)
+    rows = pa.table({name: [1] if name == "id" else ["new"] for name in columns})
+    batches.commit(0, pa.table({"id": [0]}))
+    step = Step.EVOLVED if "note" in columns else Step.READY
+    monkeypatch.setattr(steps, "reached", once(step, lambda: batches.commit(1, rows)))
+
+    with contextlib.suppress(CommitFailedError, FileNotFoundError):  # or it sees in time that nothing is to be done
+        batches.commit(1, rows)
+
+    assert [row["id"] for row in batches.read()] == [0, 1]
+
+
+def test_an_iceberg_table_that_others_change_meanwhile_gets_the_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = Batches("iceberg", tmp_path)
+    batches.commit(0, pa.table({"id": [0]}))
+    others = pa.table({"id": [7]})
+    monkeypatch.setattr(steps, "reached", once(Step.READY, lambda: iceberg.open_table(batches.settings).append(others)))
+
+    batches.commit(1, pa.table({"id": [1]}))
+
+    assert [row["id"] for row in batches.read()] == [0, 1, 7]
+    assert "commit.retry.num-retries" not in iceberg.open_table(batches.settings).properties
