@@ -51,8 +51,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def spark_broker() -> Iterator[EmbeddedBroker]:
-    """A broker that compacts at once, in this process."""
-    with EmbeddedBroker({"log.cleaner.backoff.ms": "50"}) as broker:
+    """A broker that compacts at once, and keeps what tests say is years old, in this process."""
+    with EmbeddedBroker({"log.cleaner.backoff.ms": "50", "log.retention.ms": "-1"}) as broker:
         yield broker
 
 

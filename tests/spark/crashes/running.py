@@ -23,7 +23,7 @@ PIPELINE: Final = f"""
 name: crashes
 bootstrap: BOOTSTRAP
 sources:
-  - {{name: records, type: topic, topic: {INPUT_TOPIC}, group: crashes}}
+  - {{name: records, type: topic, topic: {INPUT_TOPIC}, group: crashes, options: {{minPartitions: {PARTITIONS}}}}}
 steps:
   - name: rows
     sql: SELECT string(key) AS name, bigint(string(value)) AS number FROM records

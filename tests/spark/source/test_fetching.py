@@ -30,7 +30,9 @@ def options_of(bootstrap: str, **options: str) -> ReadOptions:
 
 def offsets(options: ReadOptions, topic: str, start: int, end: int) -> list[int]:
     layout = RowLayout(row_schema(include_headers=False))
-    batches: list[Any] = list(fetching.read_range(options, OffsetRange(TopicPartition(topic, 0), start, end), layout))
+    batches: list[Any] = list(
+        fetching.read_ranges(options, [OffsetRange(TopicPartition(topic, 0), start, end)], layout)
+    )
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
 

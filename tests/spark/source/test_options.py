@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from barnabas.spark.source.data_loss import Loss
 from barnabas.spark.source.limits import share_bytes, share_offsets
 from barnabas.spark.source.offsets import from_json, to_json
 from barnabas.spark.source.options import parse_options
-from barnabas.spark.source.planning import OffsetRange, plan
+from barnabas.spark.source.planning import OffsetRange, plan, together
 from barnabas.spark.source.refusals import InvalidOption
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
@@ -153,6 +154,17 @@ def test_tasks_cover_every_range_once(
     assert covered == [(key, 100 + at) for key in KEYS for at in range(left[key])]
     assert all(task.count > 0 for task in tasks)
     assert max_records is None or all(task.count <= max_records for task in tasks)
+
+
+@given(st.lists(st.sampled_from([1, 10, 400, 999, 1000, 1001, 5000]), max_size=12))
+def test_small_ranges_are_read_together_in_their_order_and_large_ones_alone(counts: list[int]) -> None:
+    ranges = [OffsetRange(TopicPartition("t", at), 0, count) for at, count in enumerate(counts)]
+
+    tasks = together(ranges)
+
+    assert [each for task in tasks for each in task] == ranges
+    assert all(len(task) == 1 or sum(each.count for each in task) <= 1000 for task in tasks)
+    assert all(sum(each.count for each in (*one, other[0])) > 1000 for one, other in pairwise(tasks))
 
 
 def test_a_loss_says_which_offsets_are_gone() -> None:

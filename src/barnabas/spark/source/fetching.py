@@ -6,7 +6,7 @@ because an answer may still be on its way.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from barnabas.client.fetcher import EARLIEST, LATEST, Fetched, Fetcher
@@ -29,8 +29,13 @@ _Identity: TypeAlias = tuple[str, str, str, bool, tuple[tuple[str, str], ...]]
 _idle: OrderedDict[_Identity, Fetcher] = OrderedDict()
 
 
-def read_range(options: ReadOptions, range_: OffsetRange, layout: RowLayout) -> Iterator[Any]:
-    """The rows of a range, in Arrow batches."""
+def read_ranges(options: ReadOptions, ranges: Iterable[OffsetRange], layout: RowLayout) -> Iterator[Any]:
+    """The rows of ranges, one after another, in Arrow batches."""
+    for each in ranges:
+        yield from _read_range(options, each, layout)
+
+
+def _read_range(options: ReadOptions, range_: OffsetRange, layout: RowLayout) -> Iterator[Any]:
     fetcher = _take_fetcher(options, range_.key.topic)
     is_clean = False
     try:

@@ -1,17 +1,21 @@
 """Offset ranges, and how they become tasks.
 
 One task reads one range of one partition. A large range is split: by `maxRecordsPerPartition`, and by `minPartitions`,
-which gives each partition a share of the tasks by its share of the records. The same ranges give the same tasks:
-a micro-batch that is run again after a crash is cut at the same offsets.
+which gives each partition a share of the tasks by its share of the records. Small ranges of a stream are read by one
+task together, unless one of these options says how tasks are to be: a task takes tens of milliseconds, whatever it
+reads. The same ranges give the same tasks: a micro-batch that is run again after a crash is cut at the same offsets.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
 from barnabas.core.model import TopicPartition
+
+_FEW_RECORDS: Final = 1000  # a task reads as many in a millisecond or two
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +31,18 @@ class OffsetRange:
         return self.end_offset - self.start_offset
 
 
-class RangePartition(InputPartition):
-    """What one task reads."""
+class RangesPartition(InputPartition):
+    """What one task reads, one range after another."""
 
-    def __init__(self, range_: OffsetRange) -> None:
-        super().__init__((*range_.key, range_.start_offset, range_.end_offset))
+    def __init__(self, ranges: Sequence[OffsetRange]) -> None:
+        super().__init__(tuple((*each.key, each.start_offset, each.end_offset) for each in ranges))
 
     @property
-    def range_(self) -> OffsetRange:
-        topic, partition, start_offset, end_offset = self.value
-        return OffsetRange(TopicPartition(topic, partition), start_offset, end_offset)
+    def ranges(self) -> list[OffsetRange]:
+        return [
+            OffsetRange(TopicPartition(topic, partition), start_offset, end_offset)
+            for topic, partition, start_offset, end_offset in self.value
+        ]
 
 
 def plan(
@@ -51,6 +57,19 @@ def plan(
     total = sum(each.count for each in whole)
     parts = [max(round(min_partitions * each.count / total), 1) for each in whole]
     return [part for each, into in zip(whole, parts, strict=True) for part in _split(each, into)]
+
+
+def together(ranges: Iterable[OffsetRange]) -> list[list[OffsetRange]]:
+    """Neighbours with few records between them, to be read by one task."""
+    groups: list[list[OffsetRange]] = []
+    room = 0
+    for each in ranges:
+        if each.count > room:
+            groups.append([])
+            room = _FEW_RECORDS
+        groups[-1].append(each)
+        room -= each.count
+    return groups
 
 
 def _split(range_: OffsetRange, into: int) -> list[OffsetRange]:

@@ -7,7 +7,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from barnabas.spark.source.options import ReadOptions
-from barnabas.spark.source.planning import RangePartition
+from barnabas.spark.source.planning import RangesPartition
 from barnabas.spark.source.refusals import plain_refusals
 from barnabas.spark.source.rows import RowLayout, check_schema
 
@@ -24,12 +24,12 @@ class BatchReader(DataSourceReader):
         from barnabas.spark.source.batch_planner import plan_batch
 
         with plain_refusals():
-            return [RangePartition(each) for each in plan_batch(self._options)]
+            return [RangesPartition([each]) for each in plan_batch(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        if not isinstance(partition, RangePartition):  # Spark's stand-in where there is nothing to read
+        if not isinstance(partition, RangesPartition):  # Spark's stand-in where there is nothing to read
             return
-        from barnabas.spark.source.fetching import read_range
+        from barnabas.spark.source.fetching import read_ranges
 
         with plain_refusals():
-            yield from read_range(self._options, partition.range_, RowLayout(self._schema))
+            yield from read_ranges(self._options, partition.ranges, RowLayout(self._schema))

@@ -13,7 +13,7 @@ from barnabas.spark.source.data_loss import Loss, report_loss
 from barnabas.spark.source.limits import share_bytes, share_offsets
 from barnabas.spark.source.offsets import EARLIEST, Offsets
 from barnabas.spark.source.options import ReadOptions
-from barnabas.spark.source.planning import OffsetRange, plan
+from barnabas.spark.source.planning import OffsetRange, plan, together
 from barnabas.spark.source.ranges import available
 from barnabas.spark.source.resolving import check_all_there, open_lookup, resolve_start, select
 from barnabas.spark.source.watching import Watch
@@ -69,8 +69,8 @@ class StreamPlanner:
             self._last_batch_at = time.monotonic()
         return end
 
-    def tasks(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """The ranges of a micro-batch, split as the options say."""
+    def tasks(self, start: Offsets, end: Offsets) -> list[list[OffsetRange]]:
+        """The ranges of a micro-batch, split as the options say; those that one task is to read together."""
         there = self._existing(end)
         losses = [Loss(key, start.get(key, 0), end[key], None, None) for key in sorted(end) if key not in there]
         new = [key for key in there if start.get(key, end[key] + 1) > end[key]]
@@ -78,11 +78,9 @@ class StreamPlanner:
         wanted = [OffsetRange(key, begins[key], end[key]) for key in there]
         ranges, more = available(self._lookup, wanted)
         report_loss([*losses, *more], fail=self._options.fail_on_data_loss)
-        return plan(
-            ranges,
-            min_partitions=self._options.min_partitions,
-            max_records=self._options.max_records_per_partition,
-        )
+        least, most = self._options.min_partitions, self._options.max_records_per_partition
+        planned = plan(ranges, min_partitions=least, max_records=most)
+        return together(planned) if least is None and most is None else [[each] for each in planned]
 
     def _existing(self, offsets: Offsets) -> list[TopicPartition]:
         there = self._lookup.partitions({key.topic for key in offsets}) if offsets else {}

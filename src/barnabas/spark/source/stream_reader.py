@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from barnabas.spark.source.offsets import Json, from_json, to_json
 from barnabas.spark.source.options import ReadOptions
-from barnabas.spark.source.planning import RangePartition
+from barnabas.spark.source.planning import RangesPartition
 from barnabas.spark.source.refusals import plain_refusals
 from barnabas.spark.source.rows import RowLayout, check_schema
 
@@ -68,15 +68,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         with plain_refusals():
-            return [RangePartition(each) for each in self._decider().tasks(from_json(start), from_json(end))]
+            return [RangesPartition(each) for each in self._decider().tasks(from_json(start), from_json(end))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        if not isinstance(partition, RangePartition):
+        if not isinstance(partition, RangesPartition):
             return
-        from barnabas.spark.source.fetching import read_range
+        from barnabas.spark.source.fetching import read_ranges
 
         with plain_refusals():
-            yield from read_range(self._options, partition.range_, RowLayout(self._schema))
+            yield from read_ranges(self._options, partition.ranges, RowLayout(self._schema))
 
     def stop(self) -> None:
         if self._driver is not None:
