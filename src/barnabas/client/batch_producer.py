@@ -110,10 +110,14 @@ class BatchProducer:
         self._under_way: dict[Address, _UnderWay] = {}
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has; looked up once."""
+        """How many partitions a topic has; looked up once, until `forget_counts`."""
         if topic not in self._counts:
             self.look_up(topic)
         return self._counts[topic]
+
+    def forget_counts(self) -> None:
+        """Look at the next need how many partitions topics have: they may have got more, and keys go elsewhere then."""
+        self._counts.clear()
 
     def look_up(self, topic: str) -> None:
         """Learn of a topic anew, which a broker that makes topics by itself may need a moment for."""

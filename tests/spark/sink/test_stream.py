@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import Bus
+from barnabas.client import Bus, KeysMove
+from barnabas.client.partitioning import partition_for_key
 from tests.spark.conftest import MakeTopic
 
 
@@ -46,6 +47,29 @@ def test_a_stream_goes_on_from_its_checkpoint(
     assert values(client, topic) == sorted(expected)
     (group,) = [group.name for group in client.groups() if str(first.id) in group.name]
     assert group == f"spark-sink-{first.id}"
+
+
+def test_keys_go_where_other_clients_put_them_when_a_topic_gets_more_partitions(
+    spark: Any, client: Bus, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """While the query runs: its tasks keep their producers."""
+    topic, files = make_topic(), tmp_path / "files"
+    files.mkdir()
+    rows = spark.readStream.format("text").load(str(files)).selectExpr("value as key", "value")
+    given = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "checkpointLocation": str(tmp_path / "checkpoint")}
+    query = rows.writeStream.format("barnabas").options(**given).start()
+    try:
+        add_file(files, 0)
+        query.processAllAvailable()
+        with pytest.warns(KeysMove):
+            client.add_partitions(topic, 5)
+        later = add_file(files, 1)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+    placed = {message.key: message.partition for message in client.consume(topic, until_end=True)}
+    assert {key: placed[key] for key in later} == {key: partition_for_key(key, 5) for key in later}
 
 
 def test_a_batch_that_is_run_again_is_passed_over(

@@ -297,6 +297,18 @@ def test_a_topic_that_does_not_exist() -> None:
         make(Cluster()).partition_count("missing")
 
 
+def test_partitions_that_a_topic_got_since_are_seen_when_they_are_asked_for_anew() -> None:
+    cluster = Cluster()
+    producer = make(cluster)
+    assert producer.partition_count("topic") == 4
+    cluster.partition_count = 7
+    assert producer.partition_count("topic") == 4
+
+    producer.forget_counts()
+
+    assert producer.partition_count("topic") == 7
+
+
 def test_send_waits_when_too_much_is_queued(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_producer, "_ROOM_BYTES", 1000)
     cluster = Cluster()

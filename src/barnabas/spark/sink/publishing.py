@@ -60,6 +60,7 @@ class Sender:
     def send(self, rows: ShareRows, layout: Layout) -> int:
         """Send all rows, and see to it that none is held back; how many there were."""
         batching = self._options.batching
+        self._transport.forget_counts()  # this may be kept for as long as its query runs
         encoder = RowEncoder(
             layout,
             self._count_partitions,
