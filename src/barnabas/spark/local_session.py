@@ -9,12 +9,14 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.spark.java import find_java
 from barnabas.spark.spark_home import lean_spark_home
 
 if TYPE_CHECKING:
+    from socketserver import BaseServer
+
     from pyspark.sql import SparkSession
 
 LOOPBACK = "127.0.0.1"
@@ -39,7 +41,7 @@ def session(
         # Java runs already, as spark-submit was told to start it: what we think best must not win over that.
         if master is not None:
             builder = builder.master(master)
-        return _configured(builder, {**_EVERYWHERE, **(settings or {})}).getOrCreate()
+        return _started(_configured(builder, {**_EVERYWHERE, **(settings or {})}))
     master = master or "local[2]"
     environment = {
         "JAVA_HOME": str(find_java().path),
@@ -50,7 +52,7 @@ def session(
         environment["SPARK_LOCAL_IP"] = LOOPBACK
         environment["SPARK_HOME"] = str(lean_spark_home())
     with _environment(environment):
-        return _configured(builder.master(master), {**_defaults(master), **(settings or {})}).getOrCreate()
+        return _started(_configured(builder.master(master), {**_defaults(master), **(settings or {})}))
 
 
 def is_submitted() -> bool:
@@ -62,6 +64,29 @@ def _configured(builder: "SparkSession.Builder", settings: Mapping[str, str]) ->
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder
+
+
+def _started(builder: "SparkSession.Builder") -> "SparkSession":
+    spark = builder.getOrCreate()
+    accumulators = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if accumulators is not None and "handle_error" not in vars(accumulators):
+        allow_hangups(accumulators)
+    return spark
+
+
+def allow_hangups(accumulators: "BaseServer") -> None:
+    """Take the end of a connection to PySpark's accumulators as what it is; PySpark prints a traceback.
+
+    Java plans with Python on the thread of a query, and that thread reports to the accumulators: interrupted there, as
+    it may be when the query is stopped, it drops the connection. The next report opens another.
+    """
+    report = accumulators.handle_error
+
+    def report_others(request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), EOFError):
+            report(request, client_address)
+
+    accumulators.handle_error = report_others  # type: ignore[method-assign]
 
 
 _EVERYWHERE: Final = {
