@@ -16,13 +16,23 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
 from barnabas.client.brokers import Address, Brokers
 from barnabas.client.connection import PRODUCE, Connection
-from barnabas.client.errors import DeliveryFailed, ProducerBroken, TransactionFenced, Unreachable, refusal_of, words_of
+from barnabas.client.errors import (
+    DeliveryFailed,
+    Passing,
+    ProducerBroken,
+    TransactionFenced,
+    Unreachable,
+    check,
+    may_pass,
+    refusal_of,
+    words_of,
+)
 from barnabas.core.errors import BarnabasError, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import Buffer, add_sequence, read_header
@@ -33,13 +43,12 @@ _ROOM_BYTES: Final = 8 * 1024 * 1024
 _REQUEST_BYTES: Final = 16 * 1024 * 1024
 _RETRY_S: Final = 0.05
 _SILENCE_S: Final = 30.0
+# Of a topic that it is about to create, and of all while it starts, a broker says that they do not exist.
+_DISBELIEF_S: Final = 5.0
 _OK: Final = 0
 _TOO_LARGE: Final = frozenset({10, 18})
 _DUPLICATE: Final = 46
 _UNKNOWN_TOPIC: Final = 3
-_NOT_YET: Final = frozenset({5, 6, 7, 13, 14, 15})
-# What a new look at the metadata, or a moment, may cure.
-_PASSING: Final = frozenset({2, _UNKNOWN_TOPIC, 5, 6, 7, 8, 9, 13, 19, 20, 51, 56, 72, 74, 75, 100})
 FENCED: Final = frozenset({47, 90})
 # A sequence the broker does not expect, a transaction or a producer it does not know, or no longer.
 BROKEN: Final = frozenset({45, 48, 49, 59, 120})
@@ -62,6 +71,7 @@ class Batch(Protocol):
 
     buffer: memoryview
     record_count: int
+    level: int | None
 
     def stamp(self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_transactional: bool) -> None: ...
 
@@ -71,6 +81,7 @@ class _Stamped:
     key: TopicPartition
     data: Buffer
     record_count: int
+    level: int | None
     deadline: float
 
 
@@ -104,6 +115,7 @@ class BatchProducer:
         self._ack_timeout_ms = ack_timeout_ms
         self._leaders: dict[TopicPartition, Address] = {}
         self._counts: dict[str, int] = {}
+        self._missed_at: dict[str, float] = {}
         self._sequences: dict[TopicPartition, int] = {}
         self._queues: dict[TopicPartition, deque[_Stamped]] = {}
         self._queued_bytes = 0
@@ -126,8 +138,10 @@ class BatchProducer:
             try:
                 self._find_leaders([topic])
                 return
-            except (Unreachable, _Passing) as error:
+            except (Unreachable, Passing) as error:
                 if time.monotonic() >= deadline:
+                    if isinstance(error.__cause__, UnknownTopicOrPartition):
+                        raise error.__cause__ from None
                     raise Unreachable(f"{error}; is a broker running there?") from None
                 self._drop_connections()
                 time.sleep(_RETRY_S)
@@ -137,7 +151,7 @@ class BatchProducer:
         sequence = self._sequences.get(key, 0)
         batch.stamp(*self._producer, sequence, is_transactional=self._transactional_id is not None)
         self._sequences[key] = add_sequence(sequence, batch.record_count)
-        stamped = _Stamped(key, batch.buffer, batch.record_count, time.monotonic() + self._delivery_s)
+        stamped = _Stamped(key, batch.buffer, batch.record_count, batch.level, time.monotonic() + self._delivery_s)
         self._queues.setdefault(key, deque()).append(stamped)
         self._queued_bytes += len(stamped.data)
         self._advance(0.0)
@@ -161,7 +175,7 @@ class BatchProducer:
             for address in self._answered(wait_s):
                 self._take_answer(address)
             self._dispatch()
-        except (Unreachable, _Passing) as error:
+        except (Unreachable, Passing) as error:
             self._start_over(error)
 
     def _dispatch(self) -> None:
@@ -175,7 +189,7 @@ class BatchProducer:
         for key, queue in self._queues.items():
             leader = self._leaders.get(key)
             if leader is None:
-                raise _Passing(f"{key} has no leader")
+                raise Passing(f"{key} has no leader")
             if leader not in self._under_way:
                 chosen.setdefault(leader, {})[key] = queue[0]
         for leader, batches in chosen.items():
@@ -244,7 +258,7 @@ class BatchProducer:
             return True
         why = getattr(answer, "error_message", None) or words_of(code)
         message = f"cannot send {batch.record_count} record(s) to {batch.key}: {why}"
-        if code in _PASSING:
+        if code == _UNKNOWN_TOPIC or may_pass(code):
             if time.monotonic() >= batch.deadline:
                 raise DeliveryFailed(f"{message}, for {self._delivery_s:.0f} s") from refusal_of(code, message)
             self._leaders.pop(batch.key, None)
@@ -282,20 +296,21 @@ class BatchProducer:
         found = self._brokers.metadata(topics, create=True).topics
         for topic in topics:
             if topic not in found or found[topic].error_code == _UNKNOWN_TOPIC:
-                raise UnknownTopicOrPartition(f"topic {topic!r} does not exist")
-            code = found[topic].error_code
-            if code in _NOT_YET:
-                raise _Passing(f"topic {topic!r} has no leader")
-            if code != _OK:
-                raise refusal_of(code, f"cannot read topic {topic!r}: {words_of(code)}")
+                self._miss(topic)
+            check(found[topic].error_code, f"read topic {topic!r}")
+            self._missed_at.pop(topic, None)
             self._counts[topic] = len(found[topic].leaders)
             for partition, leader in found[topic].leaders.items():
                 if leader is not None:
                     self._leaders[TopicPartition(topic, partition)] = leader.address
 
-
-class _Passing(BarnabasError):
-    """A failure that another attempt may cure."""
+    def _miss(self, topic: str) -> NoReturn:
+        """Believe that a topic does not exist only when it has been said for a while."""
+        missing = UnknownTopicOrPartition(f"topic {topic!r} does not exist")
+        now = time.monotonic()
+        if now < self._missed_at.setdefault(topic, now) + _DISBELIEF_S:
+            raise Passing(str(missing)) from missing
+        raise missing
 
 
 def failure_of(code: int, message: str) -> BarnabasError:
@@ -315,6 +330,7 @@ def _halves(batch: _Stamped) -> list[_Stamped]:
         data = encode_batch(
             [msgspec.structs.replace(record, offset=n) for n, record in enumerate(part)],
             codec=header.codec,
+            level=batch.level,
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
             base_sequence=add_sequence(header.base_sequence, first),

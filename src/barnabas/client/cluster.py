@@ -6,25 +6,19 @@ Owns connections for the time of a question, and trying again while leaders and 
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from barnabas.client.brokers import Brokers, ClusterBroker, CoordinatorKind
-from barnabas.client.connection import Connection, in_words
-from barnabas.client.errors import Unreachable, refusal_of
+from barnabas.client.connection import Connection
+from barnabas.client.errors import Passing, Unreachable, check
 from barnabas.client.settings import Settings
-from barnabas.core.errors import BarnabasError, UnknownTopicOrPartition
+from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
 
 _T = TypeVar("_T")
 
 _RETRY_S: Final = 0.1
 _NO_LEADER: Final = 5
-# A coordinator or a leader that moved or is not ready, a transaction that is still being ended.
-_PASSING: Final = frozenset({5, 6, 7, 9, 14, 15, 16, 51})
-
-
-class Passing(BarnabasError):
-    """A refusal that another attempt may cure."""
 
 
 class Cluster:
@@ -89,14 +83,3 @@ class Cluster:
         return {
             TopicPartition(name, id_): leader for name, topic in found.items() for id_, leader in topic.leaders.items()
         }
-
-
-def check(code: Any, doing: str) -> None:
-    """Raise what an error code means, if it is one."""
-    number = int(code)
-    if number == 0:
-        return
-    refusal = refusal_of(number, f"cannot {doing}: {in_words(number)}")
-    if number in _PASSING:
-        raise Passing(str(refusal)) from refusal
-    raise refusal

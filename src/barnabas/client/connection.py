@@ -19,12 +19,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kio.index import load_payload_module, load_request_schema, load_response_schema
-from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from kio.static.primitive import i32
 
-from barnabas.client.errors import Refused, Unreachable
+from barnabas.client.errors import Refused, Unreachable, words_of
 from barnabas.client.scram import LoginFailed
 from barnabas.client.security import Login, Security, TlsFailed, tls_words
 from barnabas.core.errors import BarnabasError, CorruptRecord
@@ -257,7 +256,7 @@ class Connection:
             offered = ", ".join(answer.mechanisms) or "nothing"
             raise LoginFailed(f"{self._address} takes no login by {login.mechanism}: it offers {offered}")
         if int(answer.error_code) != 0:
-            raise LoginFailed(f"{self._address} takes no login: {in_words(answer.error_code)}")
+            raise LoginFailed(f"{self._address} takes no login: {words_of(answer.error_code)}")
         exchange = login.begin()
         message = next(exchange)
         while True:
@@ -275,7 +274,7 @@ class Connection:
     def _authenticate(self, message: bytes, login: Login) -> Any:
         answer = self.call(self.messages(SASL_AUTHENTICATE).SaslAuthenticateRequest(auth_bytes=message))
         if int(answer.error_code) != 0:
-            why = answer.error_message or in_words(answer.error_code)
+            why = answer.error_message or words_of(answer.error_code)
             raise LoginFailed(f"{self._address} refused {login}: {' '.join(why.split())}")
         return answer
 
@@ -315,14 +314,6 @@ def _speaks_tls(host: str, port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def in_words(code: int) -> str:
-    """What an error code is called."""
-    try:
-        return ErrorCode(code).name.replace("_", " ")
-    except ValueError:
-        return str(int(code))
 
 
 def make(kind: type[Any], **fields: Any) -> Any:

@@ -27,6 +27,12 @@ class Unreachable(BarnabasError):
     kafka_code = 7
 
 
+class Passing(BarnabasError):
+    """A refusal that another attempt may cure; what it is of is its `__cause__`."""
+
+    kafka_code = 6
+
+
 class RecordNotFound(BarnabasError):
     """No record has that id: before the start of the log, not written yet, or compacted away."""
 
@@ -107,6 +113,25 @@ def refusal_of(code: int, message: str) -> BarnabasError:
     """The refusal for a broker's error code."""
     known = _CORE.get(code)
     return known(message) if known else Refused(message, code)
+
+
+def check(code: int, doing: str) -> None:
+    """Raise what a broker's error code means, if it is one: `Passing`, or the refusal."""
+    number = int(code)
+    if number == 0:
+        return
+    refusal = refusal_of(number, f"cannot {doing}: {words_of(number)}")
+    if may_pass(number):
+        raise Passing(str(refusal)) from refusal
+    raise refusal
+
+
+def may_pass(code: int) -> bool:
+    """Whether another attempt may go well, as Kafka sees it. How long to doubt that a topic exists, callers know."""
+    try:
+        return ErrorCode(code).retriable and code != core_errors.UnknownTopicOrPartition.kafka_code
+    except ValueError:
+        return False
 
 
 def words_of(code: int) -> str:

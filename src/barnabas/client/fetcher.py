@@ -19,8 +19,8 @@ from typing import Any, Final
 from kio.static.primitive import i32Timedelta
 
 from barnabas.client.brokers import Address, Brokers
-from barnabas.client.connection import FETCH, LIST_OFFSETS, Connection, in_words, make
-from barnabas.client.errors import Unreachable, refusal_of
+from barnabas.client.connection import FETCH, LIST_OFFSETS, Connection, make
+from barnabas.client.errors import Passing, Unreachable, check
 from barnabas.client.settings import Settings
 from barnabas.core.errors import BarnabasError, UnknownTopicOrPartition
 from barnabas.core.records.batch import Buffer, iter_whole_batches
@@ -37,8 +37,6 @@ _PATIENCE_S: Final = 30.0
 _RETRY_S: Final = 0.1
 _SILENCE_S: Final = 30.0
 _DISBELIEF_S: Final = 0.5
-# Errors that a new look at the metadata may cure: a leader that moved, or is not there yet.
-_MOVED: Final = frozenset({5, 6, 9, 74, 75, 78, 100, 103})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +116,10 @@ class Fetcher:
 
     def _advance(self, positions: dict[int, _Position], asked: list[int], answer: Any) -> list[Fetched]:
         """Take an answer: what it brought, with the positions moved past it."""
-        _check(getattr(answer, "error_code", 0), "fetch")
+        check(getattr(answer, "error_code", 0), "fetch")
         brought = {int(one.partition_index): one for topic in answer.responses for one in topic.partitions}
         for id_, partition in brought.items():  # all of them before any position moves: a refused answer is dropped
-            _check(partition.error_code, f"fetch {self._topic}-{id_} at offset {positions[id_].next_offset}")
+            check(partition.error_code, f"fetch {self._topic}-{id_} at offset {positions[id_].next_offset}")
         fetched, silent = [], []
         for id_, partition in brought.items():
             next_offset = _next_offset(partition.records or b"")
@@ -181,7 +179,7 @@ class Fetcher:
         request = make(messages.ListOffsetsRequest, replica_id=-1, isolation_level=self._isolation, topics=(topic,))
         found = {}
         for partition in (partition for topic in connection.call(request).topics for partition in topic.partitions):
-            _check(partition.error_code, f"look up offsets of {self._topic}-{partition.partition_index}")
+            check(partition.error_code, f"look up offsets of {self._topic}-{partition.partition_index}")
             found[int(partition.partition_index)] = int(partition.offset)
         return found
 
@@ -195,13 +193,13 @@ class Fetcher:
                 raise UnknownTopicOrPartition(f"partition {self._topic}-{id_} does not exist")
             leader = self._leaders[id_]
             if leader is None:
-                raise _Moved(f"partition {self._topic}-{id_} has no leader")
+                raise Passing(f"partition {self._topic}-{id_} has no leader")
             grouped.setdefault(leader, []).append(id_)
         return grouped
 
     def _find_leaders(self) -> None:
         for topic in self._brokers.metadata([self._topic]).topics.values():
-            _check(topic.error_code, f"read topic {self._topic!r}")
+            check(topic.error_code, f"read topic {self._topic!r}")
             self._leaders = {id_: None if each is None else each.address for id_, each in topic.leaders.items()}
 
     def _start_over(self, error: BarnabasError, patience: "_Patience") -> None:
@@ -222,7 +220,7 @@ class _Patience:
 
     def lasts(self, error: BarnabasError) -> bool:
         now = time.monotonic()
-        if isinstance(error, (Unreachable, _Moved)):
+        if isinstance(error, (Unreachable, Passing)):
             self._disbelief_ends = None
             return now <= self.deadline
         if not isinstance(error, UnknownTopicOrPartition):
@@ -230,22 +228,6 @@ class _Patience:
         if self._disbelief_ends is None:
             self._disbelief_ends = now + _DISBELIEF_S
         return now <= self._disbelief_ends
-
-
-class _Moved(BarnabasError):
-    """The partition is led by somebody else now, or by nobody yet."""
-
-    kafka_code = 6
-
-
-def _check(code: int, doing: str) -> None:
-    number = int(code)
-    if number == 0:
-        return
-    message = f"cannot {doing}: {in_words(number)}"
-    if number in _MOVED:
-        raise _Moved(message)
-    raise refusal_of(number, message)
 
 
 def _next_offset(records: Buffer) -> int | None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kio.static.primitive import i32Timedelta
 
-from barnabas.client.cluster import Cluster, check
+from barnabas.client.cluster import Cluster
 from barnabas.client.connection import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
@@ -25,6 +25,7 @@ from barnabas.client.connection import (
     WRITE_TXN_MARKERS,
     make,
 )
+from barnabas.client.errors import check
 from barnabas.client.settings import Settings
 from barnabas.client.transaction_states import DescribeTransactionsResponse
 from barnabas.core.errors import InvalidRequest, InvalidTxnState, TransactionalIdNotFound, UnsupportedVersion

@@ -21,7 +21,9 @@ from barnabas.client.brokers import Address, ClusterBroker, ClusterMetadata, Top
 from barnabas.client.errors import DeliveryFailed, ProducerBroken, TransactionFenced, Unreachable
 from barnabas.core.errors import InvalidRecord, RecordTooLarge, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
-from barnabas.core.records.batch import MAX_SEQUENCE, add_sequence, read_header
+from barnabas.core.records import record
+from barnabas.core.records.batch import MAX_SEQUENCE, Codec, add_sequence, read_header
+from barnabas.core.records.compression import compress
 from barnabas.core.records.record import Record, decode_batch, encode_batch
 
 PRODUCER = Producer(7, 2)
@@ -40,6 +42,7 @@ class Cluster:
     refusals: list[int] = field(default_factory=list)  # codes for the next batches
     faults: Iterator[str] = field(default_factory=lambda: iter(()))
     is_down: bool = False
+    missing_for: int = 0  # answers that know no topic
     requests: int = 0
 
     def leader(self, partition: int) -> int:
@@ -133,7 +136,9 @@ class FakeBrokers:
         found = {}
         for topic in topics:
             leaders = {n: NODES[self._cluster.leader(n)] for n in range(self._cluster.partition_count)}
-            found[topic] = TopicMetadata(3 if topic == "missing" else 0, leaders)
+            is_missing = topic == "missing" or self._cluster.missing_for > 0
+            found[topic] = TopicMetadata(3 if is_missing else 0, leaders)
+        self._cluster.missing_for -= 1
         return ClusterMetadata(list(NODES.values()), found)
 
 
@@ -143,6 +148,8 @@ class PlainBatch:
 
     values: list[bytes]
     buffer: memoryview = field(default_factory=lambda: memoryview(b""))
+    codec: Codec = Codec.NONE
+    level: int | None = None
 
     @property
     def record_count(self) -> int:
@@ -156,6 +163,8 @@ class PlainBatch:
         records = [Record(n, 5, None, value) for n, value in enumerate(self.values)]
         data = encode_batch(
             records,
+            codec=self.codec,
+            level=self.level,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
@@ -172,9 +181,9 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_producer, "_RETRY_S", 0)
 
 
-def make(cluster: Cluster, delivery_s: float = 30.0) -> BatchProducer:
+def make(cluster: Cluster, delivery_s: float = 30.0, contact_s: float = 0.0) -> BatchProducer:
     brokers: Any = FakeBrokers(cluster)
-    return BatchProducer(brokers, PRODUCER, transactional_id="t", delivery_s=delivery_s, contact_s=0)
+    return BatchProducer(brokers, PRODUCER, transactional_id="t", delivery_s=delivery_s, contact_s=contact_s)
 
 
 def deliver(producer: BatchProducer, to: TopicPartition, values: list[bytes]) -> None:
@@ -233,6 +242,24 @@ def test_sequences_wrap() -> None:
     producer.close()
 
     assert len(cluster.logs[0]) == 6
+
+
+def test_halves_are_compressed_as_the_whole_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compress_noting(codec: Codec, data: bytes, level: int | None) -> bytes:
+        levels.append(level)
+        return compress(codec, data, level)
+
+    levels: list[int | None] = []
+    monkeypatch.setattr(record, "compress", compress_noting)
+    cluster = Cluster(refusals=[10])
+    producer = make(cluster)
+
+    producer.send(key(0), PlainBatch([b"a", b"b"], codec=Codec.ZSTD, level=7))
+    producer.flush()
+    producer.close()
+
+    assert cluster.logs == {0: [b"a", b"b"]}
+    assert levels == [7, 7, 7]
 
 
 def test_a_record_that_is_too_large_by_itself_is_refused() -> None:
@@ -295,6 +322,41 @@ def test_a_cluster_that_was_never_there() -> None:
 def test_a_topic_that_does_not_exist() -> None:
     with pytest.raises(UnknownTopicOrPartition, match="'missing' does not exist"):
         make(Cluster()).partition_count("missing")
+
+
+def test_a_topic_that_is_only_about_to_exist_is_waited_for() -> None:
+    assert make(Cluster(missing_for=3), contact_s=30).partition_count("topic") == 4
+
+
+def test_a_topic_that_stays_missing_is_believed_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_producer, "_DISBELIEF_S", 0.05)
+
+    with pytest.raises(UnknownTopicOrPartition, match="'missing' does not exist"):
+        make(Cluster(), contact_s=30).partition_count("missing")
+
+
+def test_a_topic_that_a_broker_forgets_for_a_moment_is_written_to() -> None:
+    cluster = Cluster()
+    producer = make(cluster)
+    assert producer.partition_count("topic") == 4
+    cluster.refusals, cluster.missing_for = [3], 3
+
+    deliver(producer, key(0), [b"v"])
+    producer.close()
+
+    assert cluster.logs == {0: [b"v"]}
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_producer, "_DISBELIEF_S", 0.05)
+    cluster = Cluster()
+    producer = make(cluster)
+    assert producer.partition_count("topic") == 4
+    cluster.refusals, cluster.missing_for = [3], 1 << 60
+
+    with pytest.raises(UnknownTopicOrPartition, match="'topic' does not exist"):
+        deliver(producer, key(0), [b"v"])
+    producer.close()
 
 
 def test_partitions_that_a_topic_got_since_are_seen_when_they_are_asked_for_anew() -> None:

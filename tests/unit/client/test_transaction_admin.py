@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from barnabas.client import Bus, TransactionFenced, Unreachable
-from barnabas.client.cluster import Cluster, Passing, check
+from barnabas.client.cluster import Cluster
+from barnabas.client.errors import Passing, check
 from barnabas.client.settings import Settings
 from barnabas.core.errors import (
     InvalidRequest,

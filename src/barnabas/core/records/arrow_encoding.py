@@ -110,6 +110,7 @@ class EncodedBatch:
     base_timestamp: int
     max_timestamp: int
     codec: Codec
+    level: int | None
 
     def stamp(self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_transactional: bool) -> None:
         """Write the header, with the checksum."""
@@ -174,7 +175,7 @@ class BatchBuilder:
             section = compress(codec, buffer[HEADER_SIZE:], level)
             buffer = memoryview(bytearray(HEADER_SIZE + len(section)))
             buffer[HEADER_SIZE:] = section
-        taken = EncodedBatch(buffer, self.record_count, self._base_timestamp, self._max_timestamp, codec)
+        taken = EncodedBatch(buffer, self.record_count, self._base_timestamp, self._max_timestamp, codec, level)
         self._out = np.empty(min(len(self._out), max(self._limit, HEADER_SIZE)), np.uint8)
         self._used, self.record_count = HEADER_SIZE, 0
         return taken

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 from kio.static.primitive import i32Timedelta
 
 from barnabas.client.brokers import Address, Brokers
-from barnabas.client.connection import FETCH, LIST_OFFSETS, Connection, in_words, make
-from barnabas.client.errors import Unreachable, refusal_of
+from barnabas.client.connection import FETCH, LIST_OFFSETS, Connection, make
+from barnabas.client.errors import Passing, Unreachable, check, refusal_of
 from barnabas.client.settings import Settings
 from barnabas.core.errors import BarnabasError
 from barnabas.core.model import TopicPartition
@@ -27,16 +27,8 @@ PATIENCE_S: Final = 30.0
 _RETRY_S: Final = 0.1
 _UNKNOWN_TOPIC: Final = 3
 _INVALID_TOPIC: Final = 17
-# What a new look at the metadata may cure: a leader that moved, or is not there yet.
-_MOVED: Final = frozenset({5, 6, 7, 9, 74, 75, 78, 100, 103})
 _SAMPLE_BYTES: Final = 64 * 1024
 _NO_WAIT: Final = i32Timedelta.parse(datetime.timedelta())
-
-
-class _Passing(BarnabasError):
-    """A refusal that another attempt may cure."""
-
-    kafka_code = 6
 
 
 class Lookup:
@@ -78,7 +70,7 @@ class Lookup:
                 found = attempt()
                 self._was_reached = True
                 return found
-            except (_Passing, Unreachable) as error:
+            except (Passing, Unreachable) as error:
                 self.close()
                 if time.monotonic() + _RETRY_S > deadline:
                     raise self._gave_up(error) from None
@@ -96,7 +88,7 @@ class Lookup:
         for name, topic in self._brokers.metadata(topics).topics.items():
             if topic.error_code in (_UNKNOWN_TOPIC, _INVALID_TOPIC):
                 continue
-            _check(topic.error_code, f"read topic {name!r}")
+            check(topic.error_code, f"read topic {name!r}")
             found[name] = sorted(topic.leaders)
             for id_, leader in topic.leaders.items():
                 if leader is None:
@@ -124,7 +116,7 @@ class Lookup:
             for topic in connection.call(request).topics:
                 for each in topic.partitions:
                     key = TopicPartition(str(topic.name), int(each.partition_index))
-                    _check(each.error_code, f"look up offsets of {key}")
+                    check(each.error_code, f"look up offsets of {key}")
                     found[key] = int(each.offset)
         return found
 
@@ -170,7 +162,7 @@ class Lookup:
         grouped: dict[Address, list[TopicPartition]] = {}
         for key in wanted:
             if key not in self._leaders:
-                raise _Passing(f"{key} has no leader")
+                raise Passing(f"{key} has no leader")
             grouped.setdefault(self._leaders[key], []).append(key)
         return grouped
 
@@ -180,14 +172,6 @@ def _by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]
     for key in keys:
         grouped.setdefault(key.topic, []).append(key)
     return grouped
-
-
-def _check(code: Any, doing: str) -> None:
-    number = int(code)
-    if number == 0:
-        return
-    message = f"cannot {doing}: {in_words(number)}"
-    raise _Passing(message) if number in _MOVED else refusal_of(number, message)
 
 
 def _bytes_per_offset(records: Any) -> float | None:
