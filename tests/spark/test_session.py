@@ -28,9 +28,17 @@ def double(batches):
     for batch in batches:
         yield pa.RecordBatch.from_arrays([pc.multiply(batch.column(0), 2)], names=["twice"])
 
+def swell(batches):
+    import pyarrow as pa
+    for _ in batches:
+        for _ in range(200):
+            yield pa.RecordBatch.from_arrays([[b"v" * 10_000] * 10], names=["value"])
+
 print("count", spark.range(1000).count())
 doubled = spark.range(1000).mapInArrow(double, "twice long")
 print("sum", doubled.groupBy().sum("twice").collect()[0][0])
+# Spark hangs up on a worker that would have more.
+print("few", len(spark.range(1000).mapInArrow(swell, "value binary").take(3)))
 print("java", spark._jvm.System.getProperty("java.specification.version"))
 print("home", spark._jvm.System.getenv("JAVA_HOME"))
 print("host", spark.conf.get("spark.driver.host"))
@@ -54,6 +62,7 @@ def run_spark(tmp_path: Path, environment: dict[str, str]) -> dict[str, str]:
         timeout=180,
     )
     assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
     printed = (line.partition(" ") for line in done.stdout.splitlines())
     return {name: value for name, _, value in printed}
 
@@ -84,6 +93,7 @@ def without_java(tmp_path: Path) -> dict[str, str]:
 def check(printed: dict[str, str]) -> None:
     assert printed["count"] == "1000"
     assert printed["sum"] == "999000"
+    assert printed["few"] == "3"
     assert printed["host"] == "127.0.0.1"
     assert printed["web"] == "None"
     assert printed["environment"] == "as before"

@@ -3,11 +3,19 @@
 Spark's daemon forks a worker for each task that finds none free, and each would import Arrow, numba and the client for
 itself, a second and a half of work. Set as `spark.python.daemon.module`, this one imports them once, for all.
 Nothing is opened or started here: a fork inherits modules, not connections or threads.
+
+Spark also hangs up on a worker when it has enough, or has had nothing for it in a minute, and the worker, in the middle
+of a word, would print a traceback. With this daemon it just ends.
 """
 
 import contextlib
 import importlib
-from typing import Final
+import socket
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+Worker: TypeAlias = Callable[[socket.socket, bool], int]
+_HUNG_UP: Final = 1
 
 _OF_TASKS: Final = (
     "pyspark.worker",
@@ -28,8 +36,21 @@ def preload() -> None:
             importlib.import_module(name)
 
 
+def allow_hangups(worker: Worker) -> Worker:
+    """A worker for which a connection that Spark has closed is the end, and nothing to report."""
+
+    def run(connection: socket.socket, authenticated: bool) -> int:
+        try:
+            return worker(connection, authenticated)
+        except (BrokenPipeError, ConnectionResetError):
+            return _HUNG_UP
+
+    return run
+
+
 if __name__ == "__main__":
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
     preload()
-    manager()
+    daemon.worker = allow_hangups(daemon.worker)  # type: ignore[assignment]
+    daemon.manager()
