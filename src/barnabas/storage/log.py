@@ -18,16 +18,13 @@ from barnabas.core.errors import (
     FencedLeaderEpoch,
     InvalidRecord,
     OffsetOutOfRange,
-    RecordTooLarge,
 )
 from barnabas.core.model import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 from barnabas.core.records.batch import (
-    HEADER_SIZE,
     HIGHEST_PLAIN_ATTRIBUTES,
     LOG_OVERHEAD,
     MIN_RECORD_SIZE,
     BatchHeader,
-    Codec,
     TimestampType,
     assign_offset,
     check_batch,
@@ -36,16 +33,15 @@ from barnabas.core.records.batch import (
     read_alone,
     read_header,
     read_plain,
-    stamp_log_append_time,
 )
 from barnabas.core.records.control import read_marker
-from barnabas.core.records.record import check_counts
 from barnabas.core.replica.leader_epochs import EpochEnd
 from barnabas.core.replica.producers import WrittenBatch
 from barnabas.storage.checkpoints import encode_epochs
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.log_parts import Contents, LogContext
 from barnabas.storage.names import EPOCH_CHECKPOINT, TXN_INDEX
+from barnabas.storage.new_batches import check_new, stamp
 from barnabas.storage.offset_index import MAX_RELATIVE_OFFSET
 from barnabas.storage.producer_files import ProducerFiles
 from barnabas.storage.reading import ReadPlan, Slice
@@ -187,7 +183,7 @@ class Log:
             or header.record_count * MIN_RECORD_SIZE > header.batch_length
             or (header.attributes > HIGHEST_PLAIN_ATTRIBUTES and not has_producer)
         ):
-            self._check_new(header)  # says which
+            check_new(header, self.partition, self._config)  # says which
         if has_producer:
             written = self._check_producer(data, header)
             if written is not None:
@@ -195,7 +191,7 @@ class Log:
         first_offset = self.end_offset
         last_offset = first_offset + header.last_offset_delta
         assign_offset(data, 0, header, base_offset=first_offset, leader_epoch=leader_epoch)
-        stamped = self._stamp(data, 0, header, now_ms) if self._stamps_time else NO_TIMESTAMP
+        stamped = stamp(data, 0, header, now_ms) if self._stamps_time else NO_TIMESTAMP
         timestamp = header.max_timestamp if stamped == NO_TIMESTAMP else stamped
         try:
             if not self._active.append(data, last_offset, timestamp):
@@ -221,14 +217,14 @@ class Log:
         batches = list(iter_batches(data))
         for position, header in batches:
             check_batch(data, position, header)
-            self._check_new(header)
+            check_new(header, self.partition, self._config)
             if header.has_producer:
                 raise InvalidRecord("a batch of an idempotent producer must come alone")
         offset = first_offset = self.end_offset
         placed, stamped = [], NO_TIMESTAMP
         for position, header in batches:
             assign_offset(data, position, header, base_offset=offset, leader_epoch=leader_epoch)
-            stamped = self._stamp(data, position, header, now_ms) if self._stamps_time else NO_TIMESTAMP
+            stamped = stamp(data, position, header, now_ms) if self._stamps_time else NO_TIMESTAMP
             timestamp = header.max_timestamp if stamped == NO_TIMESTAMP else stamped
             placed.append((position, offset + header.last_offset_delta, timestamp))
             offset += header.last_offset_delta + 1
@@ -283,35 +279,12 @@ class Log:
         """A leader begins `epoch` here, with nothing written in it yet."""
         self._epochs_changed |= self.epochs.assign(epoch, self.end_offset)
 
-    def _check_new(self, header: BatchHeader) -> None:
-        # A marker is the broker's own: a transaction must end, however small the limit was made meanwhile.
-        if header.batch_length > self._max_batch_length and not header.is_control:
-            raise RecordTooLarge(
-                f"a batch of {header.size} bytes is over max.message.bytes={self._config.max_message_bytes} "
-                f"of {self.partition}"
-            )
-        if header.record_count != header.last_offset_delta + 1:
-            raise InvalidRecord(
-                f"a batch of {header.record_count} records ends with offset delta {header.last_offset_delta}"
-            )
-        if header.codec is Codec.NONE:
-            check_counts(header, header.size - HEADER_SIZE)  # or a few bytes could use up billions of offsets
-        if header.producer_id == NO_PRODUCER_ID and header.attributes > HIGHEST_PLAIN_ATTRIBUTES:
-            raise InvalidRecord("a transactional or control batch needs the producer whose transaction it is part of")
-
     def _check_producer(self, data: bytearray | memoryview, header: BatchHeader) -> WrittenBatch | None:
         """The batch that this one repeats, if it does; refused when it does not follow."""
         if header.is_control:
             self.producers.check_marker(header, read_marker(data, 0, header))
             return None
         return self.producers.admit(header)
-
-    def _stamp(self, data: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> int:
-        """Put the log's time on a batch; markers keep their own."""
-        if header.is_control:
-            return NO_TIMESTAMP
-        stamp_log_append_time(data, position, header, now_ms)
-        return now_ms
 
     def _apply_producer(self, data: bytearray | memoryview, header: BatchHeader) -> None:
         marker = read_marker(data, 0, header) if header.is_control else None

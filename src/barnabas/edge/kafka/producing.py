@@ -18,9 +18,9 @@ from barnabas.core.records.batch import BatchHeader
 from barnabas.runtime.connections import Answer, Slot, Work
 from barnabas.runtime.partition import Partition
 from barnabas.services.broker import Broker
+from barnabas.services.opening import RecordsRefused
 from barnabas.services.produce import (
     ACKS_ALL,
-    RecordsRefused,
     Verified,
     check_acks,
     check_one_producer,

@@ -9,7 +9,7 @@ from barnabas.core.records.batch import ATTRIBUTES_AT, MAGIC_AT, Codec, read_hea
 from barnabas.core.records.control import MarkerType, encode_marker
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.services.broker import Broker
-from barnabas.services.produce import MAX_RECORD_ERRORS
+from barnabas.services.opening import MAX_RECORD_ERRORS
 from tests.unit.edge.kafka.calling import Caller, batch
 from tests.unit.edge.kafka.producing.support import GOOD, patched, records_of
 from tests.unit.edge.kafka.support import NOW_MS, create, run
