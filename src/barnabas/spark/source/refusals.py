@@ -15,7 +15,12 @@ from barnabas.core.errors import BarnabasError, InvalidConfig
 # Spark's own switch, read by a worker when it reports what ended it.
 _HIDE: Final = "SPARK_HIDE_TRACEBACK"
 # Only a worker has one of these; the variable of anybody else's process is not ours to set.
-_WORKER_MARKS: Final = ("PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SOCK_PATH", "PYTHON_WORKER_FACTORY_SECRET")
+_WORKER_MARKS: Final = (
+    "PYTHON_WORKER_FACTORY_PORT",
+    "PYTHON_WORKER_FACTORY_SECRET",
+    "PYTHON_WORKER_FACTORY_SOCK_PATH",
+    "PYTHON_UNIX_DOMAIN_ENABLED",
+)
 
 
 class InvalidOption(InvalidConfig):
