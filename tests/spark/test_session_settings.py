@@ -14,7 +14,6 @@ def test_a_session_is_tuned_for_streams_on_one_machine(spark: Any) -> None:
         "spark.sql.adaptive.streaming.stateless.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.python.daemon.module": "barnabas.spark.worker_daemon",
-        "spark.python.unix.domain.socket.enabled": "true",
         "spark.driver.memory": "2g",  # as the fixture says, not as the default would
     }
 

@@ -106,10 +106,6 @@ def _defaults(master: str) -> dict[str, str]:
         # Checkpoint files on a local disk: without checksum files beside them, half the files are written.
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     }
-    if sys.platform != "win32":
-        # Over TCP, Spark and its Python wait for one another in every task, for as long as an acknowledgement may be
-        # delayed: some 40 ms.
-        settings["spark.python.unix.domain.socket.enabled"] = "true"
     if _is_here(master):
         settings["spark.driver.bindAddress"] = LOOPBACK
         settings["spark.driver.host"] = LOOPBACK

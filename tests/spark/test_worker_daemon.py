@@ -1,0 +1,56 @@
+"""What the daemon of Spark's Python workers adds to Spark's own."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.spark.worker_daemon import acknowledging, allowing_hangups
+
+
+@pytest.fixture
+def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        accepted, _ = server.accept()
+        with accepted:
+            yield accepted, client
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="needs Linux")
+def test_what_a_worker_is_told_is_acknowledged_at_once(connection: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = connection
+
+    def is_quick() -> int:
+        return ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+
+    for _ in range(10):  # one who answers is taken for one whose acknowledgements can wait for the answers
+        theirs.sendall(b"?")
+        ours.sendall(ours.recv(1))
+        theirs.recv(1)
+    assert not is_quick()
+
+    assert acknowledging(lambda *_: is_quick())(ours, True) == 1
+
+
+def test_a_worker_on_a_unix_socket_is_left_as_it_is() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert acknowledging(lambda *_: 7)(ours, True) == 7
+
+
+@pytest.mark.parametrize("hangup", [BrokenPipeError, ConnectionResetError])
+def test_a_worker_that_spark_hangs_up_on_just_ends(
+    connection: tuple[socket.socket, socket.socket], hangup: type[Exception]
+) -> None:
+    def work(*_: object) -> int:
+        raise hangup
+
+    assert allowing_hangups(work)(connection[0], True) != 0
+
+
+def test_any_other_failure_of_a_worker_is_reported(connection: tuple[socket.socket, socket.socket]) -> None:
+    def work(*_: object) -> int:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        allowing_hangups(work)(connection[0], True)
