@@ -1,11 +1,21 @@
 """What the daemon of Spark's Python workers adds to Spark's own."""
 
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from barnabas.spark.worker_daemon import acknowledging, allowing_hangups
+
+
+def test_what_is_loaded_beforehand_is_not_collected_after_each_task() -> None:
+    code = "from barnabas.spark.worker_daemon import preload; preload(); import gc; print(len(gc.get_objects()))"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert int(done.stdout) < 1000
 
 
 @pytest.fixture
