@@ -29,7 +29,7 @@ from barnabas.client.errors import (
     TransactionFenced,
     Unreachable,
     check,
-    may_pass,
+    is_passing,
     refusal_of,
     words_of,
 )
@@ -258,7 +258,7 @@ class BatchProducer:
             return True
         why = getattr(answer, "error_message", None) or words_of(code)
         message = f"cannot send {batch.record_count} record(s) to {batch.key}: {why}"
-        if code == _UNKNOWN_TOPIC or may_pass(code):
+        if is_passing(code):
             if time.monotonic() >= batch.deadline:
                 raise DeliveryFailed(f"{message}, for {self._delivery_s:.0f} s") from refusal_of(code, message)
             self._leaders.pop(batch.key, None)

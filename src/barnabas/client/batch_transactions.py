@@ -21,8 +21,8 @@ from barnabas.client.connection import (
     TXN_OFFSET_COMMIT,
     make,
 )
-from barnabas.client.coordinators import Build, CodesOf, Coordinators, waits
-from barnabas.client.errors import Unreachable, words_of
+from barnabas.client.coordinators import Build, CodesOf, Coordinators
+from barnabas.client.errors import Unreachable, is_passing, words_of
 from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 _RETRY_S: Final = 0.02
@@ -153,7 +153,7 @@ def new_producer(brokers: Brokers, patience_s: float) -> Producer:
             if code == 0:
                 return Producer(int(answer.producer_id), int(answer.producer_epoch))
             problem = failure_of(code, f"cannot get a producer id: {words_of(code)}")
-            if not waits(code):
+            if not is_passing(code):
                 raise problem
         except Unreachable as error:
             brokers.close()

@@ -10,12 +10,11 @@ from typing import Any, Final
 from barnabas.client.batch_producer import failure_of
 from barnabas.client.brokers import Address, Brokers, CoordinatorKind
 from barnabas.client.connection import OFFSET_COMMIT, OFFSET_FETCH, make
-from barnabas.client.errors import Unreachable, may_pass, words_of
+from barnabas.client.errors import Unreachable, is_passing, words_of
 from barnabas.core.errors import BarnabasError
 from barnabas.core.model import TopicPartition
 
 _RETRY_S: Final = 0.02
-_UNKNOWN_TOPIC: Final = 3
 _NOT_THERE: Final = frozenset({15, 16})
 _OPERATION_NOT_ATTEMPTED: Final = 55
 _NO_OFFSET: Final = -1
@@ -57,7 +56,7 @@ class Coordinators:
                 if not codes:
                     return answer
                 problem = failure_of(codes[0], f"cannot {doing}: {words_of(codes[0])}")
-                if not waits(codes[0]):
+                if not is_passing(codes[0]):
                     raise problem
                 if codes[0] in _NOT_THERE:
                     self._found.pop((kind, name), None)
@@ -68,7 +67,7 @@ class Coordinators:
     def _ask_once(self, kind: CoordinatorKind, name: str, api_key: int, build: Build) -> Any:
         if (kind, name) not in self._found:
             code, broker = self._brokers.coordinator(name, kind)
-            if waits(code):
+            if is_passing(code):
                 raise Unreachable(f"{name!r} has no coordinator")
             if code:
                 raise failure_of(code, f"cannot find the coordinator of {name!r}: {words_of(code)}")
@@ -80,11 +79,6 @@ class Coordinators:
         self.lost_count += 1
         self._brokers.close()
         self._found.clear()
-
-
-def waits(code: int) -> bool:
-    """Whether to ask again: a coordinator moved or loads, a transaction is being ended, a topic is not known yet."""
-    return may_pass(code) or code == _UNKNOWN_TOPIC
 
 
 def read_committed_offset(

@@ -116,20 +116,23 @@ def refusal_of(code: int, message: str) -> BarnabasError:
 
 
 def check(code: int, doing: str) -> None:
-    """Raise what a broker's error code means, if it is one: `Passing`, or the refusal."""
+    """Raise what a broker's error code means, if it is one: `Passing`, or the refusal.
+
+    That a topic is unknown is a refusal: how long to doubt it, the caller knows.
+    """
     number = int(code)
     if number == 0:
         return
     refusal = refusal_of(number, f"cannot {doing}: {words_of(number)}")
-    if may_pass(number):
+    if is_passing(number) and number != core_errors.UnknownTopicOrPartition.kafka_code:
         raise Passing(str(refusal)) from refusal
     raise refusal
 
 
-def may_pass(code: int) -> bool:
-    """Whether another attempt may go well, as Kafka sees it. How long to doubt that a topic exists, callers know."""
+def is_passing(code: int) -> bool:
+    """Whether another attempt may go well, as Kafka sees it."""
     try:
-        return ErrorCode(code).retriable and code != core_errors.UnknownTopicOrPartition.kafka_code
+        return ErrorCode(code).retriable
     except ValueError:
         return False
 

@@ -12,7 +12,7 @@
 | `maxOffsetsPerTrigger` (`maxRowsPerTrigger`) | at most so many offsets in a micro-batch | no limit |
 | `maxBytesPerTrigger` | at most about so many bytes of log in a micro-batch: `64m` | no limit |
 | `minOffsetsPerTrigger`, `maxTriggerDelay` | wait for so many offsets, but no longer than that | no wait; 15m |
-| `minPartitions`, `maxRecordsPerPartition` | split large ranges into more tasks | one task for each partition |
+| `minPartitions`, `maxRecordsPerPartition` | split large ranges into more tasks | one task for each partition (*) |
 | `failOnDataLoss` | whether offsets that are gone stop the query, or are skipped with a warning | true |
 | `includeHeaders` | whether there is a column `headers` | false |
 | `isolation.level` (`kafka.isolation.level`) | `read_committed` or `read_uncommitted` | read_committed |
@@ -20,6 +20,8 @@
 | `kafka.security.protocol`, `kafka.sasl.*`, `kafka.ssl.*` | TLS and logins, as in librdkafka | plaintext |
 | `kafka.default.api.timeout.ms` | how long an unreachable cluster is tried | 15000 |
 | `kafka.client.id` | how the readers introduce themselves | barnabas-spark |
+
+(*) A stream that finds few records in several partitions reads them with one task.
 
 Where Spark's own source lets one option win over another quietly, both together are refused here. Options of its
 consumer cache and its retries are accepted and have no effect: there is nothing here they could tune.
