@@ -1,6 +1,8 @@
 """One broker for all tests of a worker, which name their topics apart, and a topic for a test."""
 
+import gc
 import itertools
+import logging
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -60,3 +62,16 @@ def make_topic(admin: AdminClient) -> MakeTopic:
 @pytest.fixture
 def topic(make_topic: MakeTopic) -> str:
     return make_topic()
+
+
+@pytest.fixture
+def collected_sockets() -> Iterator[None]:
+    """kafka-python leaves the sockets of attempts to connect that failed to the garbage collector: they are collected
+    before the next test, which need not put up with it. A log would hold on to them.
+    """
+    log = logging.getLogger("kafka")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    yield
+    log.setLevel(level)
+    gc.collect()

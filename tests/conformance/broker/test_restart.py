@@ -1,7 +1,6 @@
 """A broker that ends under its clients, by SIGTERM or by SIGKILL: they go on, and nothing acknowledged is lost."""
 
 import asyncio
-import gc
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,15 +19,10 @@ from tests.conformance.broker.served import ServedBroker
 TOPIC = "kept"
 LOADS = {"librdkafka": 20_000, "aiokafka": 8_000, "kafka-python": 8_000}
 
-# kafka-python leaves the sockets of attempts to connect that failed to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-
-
-@pytest.fixture(autouse=True)
-def collect_sockets() -> Iterator[None]:
-    """What a test leaves is collected before the next, which need not put up with it."""
-    yield
-    gc.collect()
+pytestmark = [
+    pytest.mark.usefixtures("collected_sockets"),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
 
 
 @pytest.fixture

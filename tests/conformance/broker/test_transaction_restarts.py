@@ -1,7 +1,5 @@
 """A broker that ends in the middle of transactions, by SIGTERM or by SIGKILL: they go on where they were."""
 
-import gc
-import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -15,19 +13,10 @@ from tests.conformance.broker.clients import CLIENTS, QUIET, TIMEOUT_S
 from tests.conformance.broker.served import ServedBroker
 from tests.conformance.broker.transactional import PRODUCERS, TransactionalProducer
 
-# kafka-python leaves the sockets of attempts to connect that failed to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-
-
-@pytest.fixture(autouse=True)
-def collect_sockets() -> Iterator[None]:
-    """What a test leaves is collected before the next, which need not put up with it. A log would hold on to it."""
-    log = logging.getLogger("kafka")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
-    yield
-    log.setLevel(level)
-    gc.collect()
+pytestmark = [
+    pytest.mark.usefixtures("collected_sockets"),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
 
 
 @pytest.fixture
