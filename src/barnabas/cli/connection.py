@@ -3,7 +3,6 @@
 Imports the SDK only when a bus is opened, so that `--help` is fast.
 """
 
-import sys
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -65,14 +64,7 @@ def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """People are asked; scripts know what they do."""
-    if not yes and sys.stdin.isatty():
-        typer.confirm(question, abort=True)
-
-
 Group: TypeAlias = Annotated[str, typer.Argument(help="The group.", autocompletion=complete_group)]
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Topic: TypeAlias = Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_topic)]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 

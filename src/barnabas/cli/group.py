@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from barnabas.cli import connection, output
-from barnabas.cli.connection import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Group, Yes, complete_group, complete_topic
+from barnabas.cli.confirming import Yes, confirm
+from barnabas.cli.connection import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Group, complete_group, complete_topic
 from barnabas.cli.timestamps import parse_timestamp
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _print_details(details: "GroupDetails") -> None:
 
 
 @app.command()
-def reset(
+def reset(  # noqa: PLR0913, PLR0917 - one for each option
     name: Group,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the oldest records.")] = False,
@@ -83,12 +84,15 @@ def reset(
         typer.Option(help="Only this topic (repeatable); default: all it has read.", autocompletion=complete_topic),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Have a group without members go on from elsewhere, within what the partitions have."""
     given = (to_earliest, to_latest, to_offset is not None, to_timestamp is not None, shift_by is not None)
     if sum(given) != 1:
         raise typer.BadParameter("give one of --to-earliest, --to-latest, --to-offset, --to-timestamp and --shift-by")
+    if not dry_run:
+        confirm(f"Overwrite the committed offsets of group {name}?", yes=yes)
     with connection.open_bus(bootstrap) as bus:
         changes = bus.reset_group(
             name,
@@ -110,7 +114,7 @@ def delete(
     yes: Yes = False,
 ) -> None:
     """Remove groups without members, and their offsets."""
-    connection.confirm(f"Remove {', '.join(names)} and the offsets in it?", yes=yes)
+    confirm(f"Delete the groups {', '.join(names)} and their committed offsets?", yes=yes)
     with connection.open_bus(bootstrap) as bus:
         for name in names:
             bus.delete_group(name)

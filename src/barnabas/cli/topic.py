@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnabas.cli import connection, output
-from barnabas.cli.connection import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Topic, Yes, complete_topic, parse_pairs
+from barnabas.cli.confirming import Yes, confirm
+from barnabas.cli.connection import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Topic, complete_topic, parse_pairs
 
 if TYPE_CHECKING:
     from barnabas.client import TopicDetails
@@ -107,7 +108,7 @@ def delete(
     yes: Yes = False,
 ) -> None:
     """Remove topics and their records."""
-    connection.confirm(f"Remove {', '.join(names)} and all records in it?", yes=yes)
+    confirm(f"Delete the topics {', '.join(names)} and all their records?", yes=yes)
     with connection.open_bus(bootstrap) as bus:
         for name in names:
             bus.delete_topic(name)
@@ -124,7 +125,7 @@ def truncate(
 ) -> None:
     """Remove a topic's records up to an offset."""
     what = "all records" if before is None else f"the records before offset {before}"
-    connection.confirm(f"Remove {what} of {name}?", yes=yes)
+    confirm(f"Delete {what} of topic {name}?", yes=yes)
     with connection.open_bus(bootstrap) as bus:
         starts = bus.truncate(name, partition, before=before)
     output.print_table(("partition", "start offset"), sorted(starts.items()))

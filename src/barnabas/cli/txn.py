@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from barnabas.cli import connection, output
-from barnabas.cli.connection import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, complete_topic
+from barnabas.cli.confirming import Yes, confirm
+from barnabas.cli.connection import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, complete_topic
 
 if TYPE_CHECKING:
     from barnabas.client import TransactionDetails
@@ -122,12 +123,12 @@ def abort(
     """End a transaction: of an id, whose producer is fenced; or one that hangs, by where it is (see hanging)."""
     place = (topic, partition, start_offset)
     if transactional_id is not None and place == (None, None, None):
-        connection.confirm(f"Abort the transaction of {transactional_id} and fence its producer?", yes=yes)
+        confirm(f"Abort the transaction of {transactional_id} and fence its producer?", yes=yes)
         with connection.open_bus(bootstrap) as bus:
             bus.abort_transaction(transactional_id)
         typer.echo(f"transactional id {output.printable(transactional_id)}: aborted and fenced")
     elif transactional_id is None and topic is not None and partition is not None and start_offset is not None:
-        connection.confirm(f"Abort the transaction in {topic}-{partition} at offset {start_offset}?", yes=yes)
+        confirm(f"Abort the transaction in {topic}-{partition} at offset {start_offset}?", yes=yes)
         with connection.open_bus(bootstrap) as bus:
             bus.abort_hanging_transaction(topic, partition, start_offset)
         typer.echo(f"{output.printable(topic)}-{partition}: the transaction since offset {start_offset} is aborted")

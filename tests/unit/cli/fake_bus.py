@@ -91,6 +91,7 @@ class FakeBus:
 
     def truncate(self, topic: str, partition: int | None = None, *, before: int | None = None) -> dict[int, int]:
         ids = self._log(topic) if partition is None else [partition]
+        self.asked = {"truncated": topic}
         return {id_: len(self.logs[topic][id_]) if before is None else before for id_ in ids}
 
     def send(

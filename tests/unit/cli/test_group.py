@@ -46,7 +46,7 @@ def test_a_description_is_json_if_asked_for(barnabas: Barnabas, capsys: Captured
 def test_a_group_is_reset(
     barnabas: Barnabas, bus: FakeBus, capsys: Captured, options: list[str], asked: dict[str, object]
 ) -> None:
-    assert barnabas("group", "reset", "billing", *options) == 0
+    assert barnabas("group", "reset", "billing", "--yes", *options) == 0
     nothing = {"to": None, "timestamp_ms": None, "shift_by": None, "topic": None, "dry_run": False}
     assert bus.asked == nothing | asked
     lines = capsys.readouterr().out.splitlines()
@@ -64,7 +64,7 @@ def test_a_group_is_deleted(barnabas: Barnabas, bus: FakeBus) -> None:
     assert bus.asked == {"deleted": "billing"}
 
 
-@pytest.mark.parametrize("command", [["describe"], ["reset", "--to-earliest"], ["delete", "--yes"]])
+@pytest.mark.parametrize("command", [["describe"], ["reset", "--to-earliest", "--yes"], ["delete", "--yes"]])
 def test_a_group_that_is_not_there_is_one_line(barnabas: Barnabas, capsys: Captured, command: list[str]) -> None:
     verb, *options = command
     assert barnabas("group", verb, "none", *options) == 1

@@ -65,7 +65,7 @@ def test_a_transaction_is_aborted_by_its_id(barnabas: Barnabas, bus: FakeBus, ca
 
 
 def test_one_that_hangs_is_aborted_by_its_place(barnabas: Barnabas, bus: FakeBus, capsys: Captured) -> None:
-    assert barnabas("txn", "abort", "--topic", "orders", "--partition", "0", "--start-offset", "42") == 0
+    assert barnabas("txn", "abort", "--topic", "orders", "--partition", "0", "--start-offset", "42", "--yes") == 0
     assert bus.asked == {"aborted": ("orders", 0, 42)}
     assert capsys.readouterr().out == "orders-0: the transaction since offset 42 is aborted\n"
 
@@ -78,9 +78,9 @@ def test_an_abort_that_does_not_say_what_is_wrong_usage(barnabas: Barnabas, opti
     assert barnabas("txn", "abort", *options) == 2
 
 
-@pytest.mark.parametrize("verb", ["describe", "abort"])
-def test_an_id_that_is_not_known_is_one_line(barnabas: Barnabas, capsys: Captured, verb: str) -> None:
-    assert barnabas("txn", verb, "none") == 1
+@pytest.mark.parametrize("command", [["describe", "none"], ["abort", "none", "--yes"]])
+def test_an_id_that_is_not_known_is_one_line(barnabas: Barnabas, capsys: Captured, command: list[str]) -> None:
+    assert barnabas("txn", *command) == 1
     assert capsys.readouterr().err == "barnabas: transactional id 'none' is not known\n"
 
 
