@@ -72,6 +72,14 @@ class BrokerConfig(TransactionSettings, frozen=True, kw_only=True):
         bool, About(BOOLEAN, "Whether a topic is created when a client asks for it.")
     ] = True
     delete_topic_enable: Annotated[bool, About(BOOLEAN, "Whether topics can be deleted.")] = True
+    internal_topics_alter_enable: Annotated[
+        bool,
+        About(
+            BOOLEAN,
+            "Barnabas only. Whether clients may delete the topics in which the broker keeps groups and transactions, "
+            "give them more partitions, or a cleanup.policy other than compact. What is in them is lost then.",
+        ),
+    ] = False
 
     socket_request_max_bytes: Annotated[int, About(INT, "The largest request that is read.", at_least=1)] = 100 * MIB
     connection_max_bytes_in_flight: Annotated[

@@ -20,6 +20,7 @@ from barnabas.core.metadata.records import (
 from barnabas.core.metadata.topics import set_configs
 from barnabas.runtime.metadata_log import ClusterMetadata
 from barnabas.services.broker_config import BrokerConfig
+from barnabas.services.internal_topics import check_settings
 from barnabas.services.settings import (
     Change,
     DescribedSetting,
@@ -131,6 +132,7 @@ def decide_changes(
     current = image.config_of(*resource)
     if resource.type == TOPIC_RESOURCE:
         changed = alter_topic(current, changes, effective_config(image, config))
+        check_settings(resource.name, changed, config)
     elif resource.type == GROUP_RESOURCE:
         changed = alter_group(current, changes, config)
     else:
@@ -147,6 +149,7 @@ def decide_replacement(
     current = image.config_of(*resource)
     if resource.type == TOPIC_RESOURCE:
         changed = replace_topic(current, wanted, effective_config(image, config))
+        check_settings(resource.name, changed, config)
     elif resource.type == GROUP_RESOURCE:
         changed = replace_group(current, wanted, config)
     else:

@@ -12,6 +12,7 @@ from barnabas.runtime.dice import Dice
 from barnabas.runtime.metadata_log import MetadataLog
 from barnabas.services.broker_config import BrokerConfig
 from barnabas.services.configs import effective_config
+from barnabas.services.internal_topics import check_may_alter, check_settings, with_internal_defaults
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings import check_topic_settings
 
@@ -41,7 +42,10 @@ class Topics:
         )
 
     def _with_defaults(self, new: NewTopic) -> NewTopic:
-        configs = check_topic_settings(new.configs, effective_config(self._metadata.image, self._config))
+        check_settings(new.name, new.configs, self._config)
+        configs = check_topic_settings(
+            with_internal_defaults(new.name, new.configs), effective_config(self._metadata.image, self._config)
+        )
         if new.assignments:
             return NewTopic(new.name, new.partition_count, new.replication_factor, new.assignments, configs)
         count = self._config.num_partitions if new.partition_count == DEFAULT else new.partition_count
@@ -58,12 +62,19 @@ class Topics:
     async def delete(self, name: str) -> Topic:
         """Delete a topic. Its records are gone for readers at once, its files soon after."""
         self.check_deletable()
-        return await self._metadata.commit(lambda image: delete_topic(image, name))
+        return await self._metadata.commit(lambda image: self._decide_deletion(image, name))
 
     async def delete_by_id(self, topic_id: UUID) -> Topic:
         """The same for the topic of this id: not for one that has taken its name meanwhile."""
         self.check_deletable()
-        return await self._metadata.commit(lambda image: delete_topic(image, image.get_topic_by_id(topic_id).name))
+        return await self._metadata.commit(
+            lambda image: self._decide_deletion(image, image.get_topic_by_id(topic_id).name)
+        )
+
+    def _decide_deletion(self, image: Image, name: str) -> Decision[Topic]:
+        decision = delete_topic(image, name)
+        check_may_alter(name, self._config, doing="to delete it")
+        return decision
 
     def check_deletable(self) -> None:
         """Refuse where no topic may be deleted."""
@@ -72,12 +83,19 @@ class Topics:
 
     def decide_partitions(self, name: str, count: int, assignments: Sequence[Sequence[int]] | None) -> Decision[range]:
         """What adding partitions would do."""
-        return create_partitions(self._metadata.image, name, count, assignments)
+        return self._decide_growth(self._metadata.image, name, count, assignments)
 
     async def add_partitions(self, name: str, count: int, assignments: Sequence[Sequence[int]] | None) -> range:
         """Give a topic more partitions, `count` in all."""
 
         def decide(image: Image) -> Decision[range]:
-            return create_partitions(image, name, count, assignments)
+            return self._decide_growth(image, name, count, assignments)
 
         return await self._metadata.commit(decide)
+
+    def _decide_growth(
+        self, image: Image, name: str, count: int, assignments: Sequence[Sequence[int]] | None
+    ) -> Decision[range]:
+        decision = create_partitions(image, name, count, assignments)
+        check_may_alter(name, self._config, doing="more partitions")
+        return decision

@@ -238,4 +238,4 @@ def test_groups_are_gone_with_their_topic_and_whoever_waits_is_told() -> None:
         assert await two.state() == ("Dead", 0)
         assert (await one.join()).error_code == 0
 
-    run_world(scenario)
+    run_world(scenario, internal_topics_alter_enable="true")

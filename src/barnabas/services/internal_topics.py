@@ -1,0 +1,38 @@
+"""What clients may not do to the topics in which this node keeps its groups and transactions.
+
+To delete such a topic is to lose every group with its committed offsets, or every transactional id. To give it more
+partitions does the same, since the hash of a name then leads elsewhere; so does a cleanup by age, which takes away
+what nobody wrote lately. `internal.topics.alter.enable` allows all three.
+
+Writing to these topics and deleting records from them is refused where that is done: always, as in Kafka.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from barnabas.core.errors import PolicyViolation
+from barnabas.core.metadata.names import is_internal
+from barnabas.services.broker_config import BrokerConfig
+
+CLEANUP_POLICY: Final = "cleanup.policy"
+COMPACT: Final = "compact"
+
+
+def check_may_alter(name: str, config: BrokerConfig, *, doing: str) -> None:
+    """Refuse to do something to one of the node's own topics by which what is in it would be lost."""
+    if is_internal(name) and not config.internal_topics_alter_enable:
+        raise PolicyViolation(
+            f"the broker keeps its own state in '{name}', and {doing} would lose it; to do so all the same, start the "
+            "broker with internal.topics.alter.enable=true"
+        )
+
+
+def check_settings(name: str, settings: Mapping[str, str | None], config: BrokerConfig) -> None:
+    """Refuse settings for one of the node's own topics by which old records in it would be deleted; None is unset."""
+    if CLEANUP_POLICY in settings and (settings[CLEANUP_POLICY] or "").strip() != COMPACT:
+        check_may_alter(name, config, doing=f"any {CLEANUP_POLICY} but {COMPACT}")
+
+
+def with_internal_defaults(name: str, settings: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings of a new topic: one of the node's own is compacted, whoever makes it."""
+    return {CLEANUP_POLICY: COMPACT, **settings} if is_internal(name) else settings
