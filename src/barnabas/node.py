@@ -260,7 +260,7 @@ class Node:
             data_dir.begin_deletion(strays)()
         for name in data_dir.logs:
             if name != METADATA_PARTITION:
-                _ = broker.served.get_partition(*name).log
+                broker.served.get_partition(*name).open_log()
 
 
 def lead_anew(image: Image, node_id: int) -> Decision[None]:

@@ -44,7 +44,7 @@ def check_seeds(run: Run, *, default: int, events: Sequence[str]) -> None:
 
 def hash_in_another_process(run: Run, seed: int) -> str:
     """The hash of a run in a process whose sets and dicts of strings are in another order."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "4711"}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT}/src", "PYTHONHASHSEED": "4711"}
     command = [sys.executable, "-m", run.__module__, str(seed)]
     other = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     return other.stdout.split()[-1]

@@ -134,7 +134,7 @@ class Coordinator(ABC, Generic[E]):
     async def load(self) -> None:
         """Replay the log. Requests are refused meanwhile, and for good if it cannot be read."""
         try:
-            if self.partition.has_log:  # else it has no files, so nothing was ever written
+            if self.partition.find_log() is not None:  # else it has no files, so nothing was ever written
                 await self._replay()
         except BarnabasError as error:
             log.error("the %s of %s cannot be loaded: %s", self.WHAT, self.partition.name, error)

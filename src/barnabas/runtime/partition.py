@@ -6,6 +6,9 @@ the operating system, of what is written. Consumers read below it only, so an of
 A transactional batch of a client is taken only into a transaction that is open here or that the coordinator was asked
 about. It may be ended while that is asked, so a `Guard` is taken before, and markers end it (KIP-890).
 
+A partition has no files until something is appended to it. Reading makes none: `find_log` says that there is no log,
+and the partition is empty from 0 to 0.
+
 Invariants: log_start_offset <= high_watermark <= end_offset; the watermark never goes back; a waiter is called once.
 """
 
@@ -17,7 +20,8 @@ from barnabas.core.errors import BarnabasError, InvalidTxnState, NotLeaderOrFoll
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import BatchHeader, read_header
 from barnabas.core.records.control import Marker, MarkerType, encode_marker
-from barnabas.core.replica.producers import marker_ends
+from barnabas.core.replica.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
+from barnabas.core.replica.producers import ProducerStates, marker_ends
 from barnabas.runtime.flusher import Flusher
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.data_dir import DataDir
@@ -102,16 +106,38 @@ class Partition:
 
     @property
     def log(self) -> Log:
-        """The log, opened or made on first use: an empty partition has no files."""
-        return self._log if self._log is not None else self._open()
+        """The log of a partition that has one; refused once it is deleted."""
+        if self._log is not None:
+            return self._log
+        self._check_present()
+        raise AssertionError(f"{self.name} has no log; ask for it with find_log")
 
     @property
     def has_log(self) -> bool:
         return self._log is not None
 
-    def _open(self) -> Log:
+    def find_log(self) -> Log | None:
+        """The log to read from; None while nothing was ever written. Refused where there is one that cannot be read."""
+        if self._log is not None:
+            return self._log
+        self._check_present()
+        data_dir = self._logs.data_dir
+        data_dir.health.check()
+        unreadable = data_dir.unreadable.get(self.name)
+        if unreadable is not None:
+            raise unreadable
+        return None
+
+    def open_log(self) -> Log:
+        """The log, made if there is none: for whoever is about to append, and for the start of a node."""
+        return self._log if self._log is not None else self._open()
+
+    def _check_present(self) -> None:
         if self.is_deleted:
             raise UnknownTopicOrPartition(f"{self.name} was deleted")
+
+    def _open(self) -> Log:
+        self._check_present()
         log = self._logs.data_dir.create_log(self.name, self._log_config)
         self._log = log
         self._logs.partitions[log] = self
@@ -162,17 +188,21 @@ class Partition:
 
         `begins_anew` says that the producer has a new epoch for each transaction (transaction version 2).
         """
-        if self._log is not None:
-            self._log.producers.check_epoch(producer_id, epoch)
+        self._check_producer_epoch(producer_id, epoch)
         guard = Guard(producer_id, epoch, leader_epoch=self.leader_epoch, begins_anew=begins_anew)
         if self._guards is None:
             self._guards = {}
         self._guards.setdefault(producer_id, []).append(guard)
         return guard
 
+    def _check_producer_epoch(self, producer_id: int, epoch: int) -> None:
+        log = self.find_log()
+        if log is not None:
+            log.producers.check_epoch(producer_id, epoch)
+
     def check_verified(self, guard: Guard) -> None:
         """Refuse what the coordinator has admitted when it was ended here meanwhile."""
-        self.log.producers.check_epoch(guard.producer_id, guard.epoch)
+        self._check_producer_epoch(guard.producer_id, guard.epoch)
         if guard.leader_epoch != self.leader_epoch:
             raise NotLeaderOrFollower(f"{self.name} got another leader while its transaction was looked up")
         if guard.is_ended:
@@ -194,12 +224,13 @@ class Partition:
         header = read_header(data)
         if not self.is_in_transaction(header):
             if guard is None:
-                self.log.producers.check_epoch(header.producer_id, header.producer_epoch)
+                self._check_producer_epoch(header.producer_id, header.producer_epoch)
                 raise InvalidTxnState(f"producer {header.producer_id} has no transaction open in {self.name}")
             assert (guard.producer_id, guard.epoch) == (header.producer_id, header.producer_epoch)
             self.check_verified(guard)
             if guard.begins_anew:
-                self.log.producers.check_begins_anew(header)
+                log = self.find_log()
+                (ProducerStates() if log is None else log.producers).check_begins_anew(header)
         return self.append(data, now_ms=now_ms)
 
     def append_marker(
@@ -223,7 +254,7 @@ class Partition:
             coordinator_epoch=coordinator_epoch,
             timestamp_ms=now_ms,
         )
-        log = self.log
+        log = self.open_log()
         if log.producers.check_marker(read_header(data), Marker(marker, coordinator_epoch), version=version):
             self.append(data, now_ms=now_ms)
             self._end_guards(producer_id, epoch, version=version)
@@ -284,16 +315,27 @@ class Partition:
 
     @property
     def end_offset(self) -> int:
-        return self.log.end_offset
+        log = self.find_log()
+        return 0 if log is None else log.end_offset
 
     @property
     def log_start_offset(self) -> int:
-        return self.log.log_start_offset
+        log = self.find_log()
+        return 0 if log is None else log.log_start_offset
 
     @property
     def last_stable_offset(self) -> int:
         """Up to where `read_committed` may read."""
-        return self.log.last_stable_offset(self.high_watermark)
+        log = self.find_log()
+        return 0 if log is None else log.last_stable_offset(self.high_watermark)
+
+    def epoch_end(self, epoch: int) -> EpochEnd:
+        """Where a leader epoch ended, or the largest one before it that is known here."""
+        log = self.find_log()
+        if log is not None:
+            return log.epoch_end(epoch)
+        # What a log would say that is made now: the leader's epoch begins at 0, and nothing came before it.
+        return LeaderEpochs([EpochStart(self.leader_epoch, 0)]).end_offset_for(epoch, log_end_offset=0)
 
     def delete(self) -> None:
         """The topic was deleted: waiters hear it; the files are removed by whoever deletes the topic."""

@@ -65,7 +65,9 @@ class Fetch:
     ) -> Found:
         """What there is for one partition. `is_first`: nothing was found yet, so one batch may be over the limit."""
         check_leader_epoch(partition, wanted.current_leader_epoch)
-        log = partition.log
+        log = partition.find_log()
+        if log is None:
+            return _look_at_nothing(partition, wanted)
         high_watermark = partition.high_watermark
         stable = log.last_stable_offset(high_watermark)
         found = Found(
@@ -125,6 +127,16 @@ class Fetch:
         await self._offload.run(lambda: _read_all(left, is_first=is_first))
 
 
+def _look_at_nothing(partition: Partition, wanted: Wanted) -> Found:
+    """What there is in a partition that nobody has written to. It gets no files by being asked."""
+    found = Found(partition, wanted.offset, 0, 0, 0, bound=0, max_bytes=0)
+    if wanted.last_fetched_epoch != NO_EPOCH:
+        found.diverging = _diverging(partition, wanted)
+    if found.diverging is None and wanted.offset != 0:
+        raise OffsetOutOfRange(f"offset {wanted.offset} is not in {partition.name}, which is empty and starts at 0")
+    return found
+
+
 def _read_all(found: Sequence[Found], *, is_first: bool) -> None:
     for each in found:
         try:
@@ -175,7 +187,7 @@ def check_replica(replica_id: int) -> None:
 
 def _diverging(partition: Partition, wanted: Wanted) -> EpochEnd | None:
     """Where the client's history left the log's, if it did: it read records that are not there any more."""
-    end = partition.log.epoch_end(wanted.last_fetched_epoch)
+    end = partition.epoch_end(wanted.last_fetched_epoch)
     if end.epoch == NO_EPOCH:
         raise OffsetOutOfRange(f"{partition.name} knows nothing of epoch {wanted.last_fetched_epoch}")
     if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.offset:

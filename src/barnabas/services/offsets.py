@@ -7,7 +7,6 @@ nobody has written to has no log, and gets none by being asked.
 from collections.abc import Callable
 from typing import Final
 
-from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.model import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from barnabas.core.replica.leader_epochs import EpochEnd
 from barnabas.runtime.partition import Logs, Partition
@@ -30,14 +29,7 @@ Lookup = Callable[[], TimedOffset]
 def log_of(logs: Logs, partition: Partition) -> Log | None:
     """The log of a partition; None while it has none, which is to say that it is empty."""
     logs.data_dir.health.check()
-    if partition.is_deleted:
-        raise UnknownTopicOrPartition(f"{partition.name} was deleted")
-    if partition.has_log:
-        return partition.log
-    unreadable = logs.data_dir.unreadable.get(partition.name)
-    if unreadable is not None:
-        raise unreadable
-    return None
+    return partition.find_log()
 
 
 def find_offset(logs: Logs, partition: Partition, timestamp: int, *, is_committed: bool) -> TimedOffset | Lookup:
@@ -76,10 +68,5 @@ def _lookup(log: Log, timestamp: int, *, bound: int) -> Lookup:
 
 def find_epoch_end(logs: Logs, partition: Partition, epoch: int) -> EpochEnd:
     """Where a leader epoch ended, or the one before it that the log knows."""
-    log = log_of(logs, partition)
-    latest = NO_EPOCH if log is None else log.epochs.latest
-    end_offset = 0 if log is None else log.end_offset
-    if latest < epoch <= partition.leader_epoch:
-        # Nothing was written since: so it begins and ends where the log does. Clients learn of an epoch before that.
-        return EpochEnd(epoch if epoch == partition.leader_epoch else max(latest, 0), end_offset)
-    return EpochEnd(NO_EPOCH, NO_OFFSET) if log is None else log.epoch_end(epoch)
+    logs.data_dir.health.check()
+    return partition.epoch_end(epoch)

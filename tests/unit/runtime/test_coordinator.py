@@ -40,7 +40,7 @@ async def flushing(disk: SimulatedDisk, offload: GatedOffload) -> AsyncIterator[
     running = asyncio.create_task(logs.flusher.run())
     partition = Partition(NAME, logs, LogConfig(max_message_bytes=1000), leader_epoch=0)
     if NAME in data_dir.logs:
-        _ = partition.log
+        partition.open_log()
     try:
         yield partition
     finally:

@@ -32,8 +32,9 @@ def hold_flushes(broker: Broker) -> Gate:
 
 
 def records_of(broker: Broker, topic: str, partition: int = 0) -> list[Record]:
-    log = broker.served.get_partition(topic, partition).log
-    return [record for segment in log.segments for each in segment.batches() for record in decode_batch(each.data)]
+    log = broker.served.get_partition(topic, partition).find_log()
+    segments = () if log is None else log.segments
+    return [record for segment in segments for each in segment.batches() for record in decode_batch(each.data)]
 
 
 def header_of(broker: Broker, topic: str) -> Any:
