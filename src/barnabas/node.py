@@ -27,7 +27,7 @@ from barnabas.runtime.disk import OsDisk
 from barnabas.runtime.flusher import Flusher
 from barnabas.runtime.maintenance import Maintenance, MaintenanceConfig
 from barnabas.runtime.metadata_log import METADATA_PARTITION, MetadataLog, MetadataLogConfig
-from barnabas.runtime.offload import Offload, ThreadOffload
+from barnabas.runtime.offload import Threads
 from barnabas.runtime.partition import Logs
 from barnabas.services.broker import Broker
 from barnabas.services.broker_config import BrokerConfig
@@ -58,17 +58,15 @@ class Ports:
     disk: Disk
     clock: Clock
     dice: Dice
-    offload: Offload
+    threads: Threads
 
     def close(self) -> None:
         """End the threads, if there are any."""
-        if isinstance(self.offload, ThreadOffload):
-            self.offload.close()
+        self.threads.close()
 
     @classmethod
     def of_system(cls, config: BrokerConfig) -> "Ports":
-        # One more than is asked for: compaction has one for long, and others wait for an fsync.
-        return cls(OsDisk(), SystemClock(), SystemDice(), ThreadOffload(config.num_io_threads + 1))
+        return cls(OsDisk(), SystemClock(), SystemDice(), Threads.of_system(reads=config.num_io_threads))
 
 
 class Node:
@@ -91,7 +89,7 @@ class Node:
         """Serve until `stop`; calls back once clients can connect."""
         data_dir = DataDir(self._ports.disk, self.config.log_dirs[0])
         logs = Logs(data_dir)
-        logs.flusher = Flusher(self._ports.offload, listener=logs)
+        logs.flusher = Flusher(self._ports.threads.syncs, listener=logs)
         async with asyncio.TaskGroup() as tasks:
             metadata = self._open_metadata(data_dir)
             broker = self._build(metadata, logs)
@@ -130,7 +128,7 @@ class Node:
         ports, config = self._ports, self.config
         metadata = MetadataLog.open(
             data_dir,
-            offload=ports.offload,
+            offload=ports.threads.syncs,
             clock=ports.clock,
             node_id=config.node_id,
             config=MetadataLogConfig(
@@ -145,14 +143,16 @@ class Node:
 
     def _build(self, metadata: MetadataLog, logs: Logs) -> Broker:
         ports, config = self._ports, self.config
-        served = ServedTopics(metadata.image, logs, ports.offload, lambda name: self._resolve(metadata.image, name))
+        served = ServedTopics(
+            metadata.image, logs, ports.threads.background, lambda name: self._resolve(metadata.image, name)
+        )
         topics = Topics(config, metadata, served, ports.dice)
         groups = GroupService(
             GroupConfig.of(config),
             image=metadata.image,
             served=served,
             topics=topics,
-            offload=ports.offload,
+            offload=ports.threads.reads,
             clock=ports.clock,
             dice=ports.dice,
         )
@@ -165,10 +165,10 @@ class Node:
             groups=groups,
             markers=markers,
             producer_ids=producer_ids,
-            offload=ports.offload,
+            offload=ports.threads.reads,
             clock=ports.clock,
         )
-        produce = Produce(ports.clock, ports.offload)
+        produce = Produce(ports.clock, ports.threads.compute)
         produce.admission = groups.admission = transactions
         metadata.subscribe(served.apply)
         metadata.subscribe(groups.apply)
@@ -177,13 +177,13 @@ class Node:
             config=config,
             clock=ports.clock,
             dice=ports.dice,
-            offload=ports.offload,
+            threads=ports.threads,
             metadata=metadata,
             logs=logs,
             served=served,
             topics=topics,
             produce=produce,
-            fetch=Fetch(ports.offload),
+            fetch=Fetch(ports.threads.reads),
             fetch_sessions=FetchSessions(ports.dice, max_sessions=config.max_incremental_fetch_session_cache_slots),
             producer_ids=producer_ids,
             groups=groups,
@@ -195,7 +195,7 @@ class Node:
         ports, config = self._ports, self.config
         return Maintenance(
             logs,
-            ports.offload,
+            ports.threads.background,
             ports.clock,
             ports.dice,
             MaintenanceConfig(

@@ -16,6 +16,7 @@ from typing import Final
 from barnabas.core.records.batch import iter_batches
 from barnabas.core.records.record import decode_batch
 from barnabas.node import Node, Ports
+from barnabas.runtime.offload import Threads
 from barnabas.services.broker_config import BrokerConfig
 from barnabas.services.catalogue.listener import Listener
 from barnabas.storage.names import parse_partition
@@ -155,7 +156,8 @@ class NodeWorld:
 
     def _start(self) -> None:
         simulation = self.simulation
-        ports = Ports(self._disk, simulation.clock(HOST), simulation.dice(HOST), simulation.offload(HOST))
+        threads = Threads.in_one(simulation.offload(HOST))
+        ports = Ports(self._disk, simulation.clock(HOST), simulation.dice(HOST), threads)
         self._has_crashed.clear()
         self._node = Node(self.config, ports)
         self._running = simulation.host(HOST).start(self._node.run(self._note_ready))

@@ -1,11 +1,25 @@
-"""Blocking work away from the event loop: syncs, cold reads, compaction."""
+"""Blocking work away from the event loop, in pools by urgency: nothing waits behind what is less urgent than itself.
+
+Syncs are what an acknowledgement waits for, reads what a consumer waits for. Computing is opening, packing and looking
+through batches of clients: it takes as long as a client likes, so it has few threads, and the processor last. What a
+node does for itself (compaction, retention, deletion) is in the background.
+"""
 
 import asyncio
+import os
+import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Final, Protocol, Self, TypeVar
 
 T = TypeVar("T")
+
+COMPUTE_THREADS: Final = 2
+BACKGROUND_THREADS: Final = 2  # compaction has one for long
+SYNC_THREADS: Final = 5  # those that the flusher uses at once, and one for the metadata log
+NICENESS: Final = 10  # of threads whose work may wait
 
 
 class Offload(Protocol):
@@ -17,8 +31,13 @@ class Offload(Protocol):
 class ThreadOffload:
     """A bounded pool of threads."""
 
-    def __init__(self, max_threads: int) -> None:
-        self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="barnabas-io")
+    def __init__(self, max_threads: int, *, name: str = "io", niceness: int = 0) -> None:
+        self._pool = ThreadPoolExecutor(
+            max_threads,
+            thread_name_prefix=f"barnabas-{name}",
+            initializer=_be_nice,
+            initargs=(niceness,),
+        )
 
     async def run(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function)
@@ -26,3 +45,40 @@ class ThreadOffload:
     def close(self) -> None:
         """Wait for what is running and end the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """The pools of a node."""
+
+    syncs: Offload
+    reads: Offload
+    compute: Offload
+    background: Offload
+
+    @classmethod
+    def of_system(cls, *, reads: int) -> Self:
+        """Threads of the operating system, made when they are first needed."""
+        return cls(
+            syncs=ThreadOffload(SYNC_THREADS, name="sync"),
+            reads=ThreadOffload(reads, name="read"),
+            compute=ThreadOffload(COMPUTE_THREADS, name="compute", niceness=NICENESS),
+            background=ThreadOffload(BACKGROUND_THREADS, name="background", niceness=NICENESS),
+        )
+
+    @classmethod
+    def in_one(cls, offload: Offload) -> Self:
+        """One way for all kinds of work: for a simulation, which has no threads that could be busy."""
+        return cls(offload, offload, offload, offload)
+
+    def close(self) -> None:
+        """Wait for what is running and end the threads, if there are any."""
+        for pool in (self.compute, self.background, self.reads, self.syncs):
+            if isinstance(pool, ThreadOffload):
+                pool.close()
+
+
+def _be_nice(niceness: int) -> None:
+    """Leave the processor to others. Linux has this for each thread, other systems only for the whole process."""
+    if niceness and sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

@@ -6,7 +6,7 @@ from barnabas.core.metadata.image import Image
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.metadata_log import MetadataLog
-from barnabas.runtime.offload import Offload
+from barnabas.runtime.offload import Threads
 from barnabas.runtime.partition import Logs
 from barnabas.services.broker_config import BrokerConfig
 from barnabas.services.fetch import Fetch
@@ -27,7 +27,7 @@ class Broker:
     config: BrokerConfig
     clock: Clock
     dice: Dice
-    offload: Offload
+    threads: Threads
     metadata: MetadataLog
     logs: Logs
     served: ServedTopics

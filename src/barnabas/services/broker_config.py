@@ -107,7 +107,7 @@ class BrokerConfig(TransactionSettings, frozen=True, kw_only=True):
     max_incremental_fetch_session_cache_slots: Annotated[
         int, About(INT, "How many fetch sessions are kept; a client without one sends full requests.", at_least=0)
     ] = 1000
-    num_io_threads: Annotated[int, About(INT, "Threads that wait for the disk.", at_least=1, at_most=1024)] = 4
+    num_io_threads: Annotated[int, About(INT, "Threads that read from the disk.", at_least=1, at_most=1024)] = 4
 
     log_retention_check_interval_ms: Annotated[
         int, About(LONG, "How often the logs are looked over for segments to delete.", at_least=1)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from barnabas.node import Node, Ports
+from barnabas.runtime.offload import Threads
 from barnabas.services.broker_config import BrokerConfig
 from barnabas.testing.disk import Keep
 from barnabas.testing.simulation import Simulation
@@ -38,7 +39,8 @@ class GroupWorld:
 
     async def start(self) -> None:
         simulation = self.simulation
-        ports = Ports(simulation.disk(HOST), simulation.clock(HOST), simulation.dice(HOST), simulation.offload(HOST))
+        threads = Threads.in_one(simulation.offload(HOST))
+        ports = Ports(simulation.disk(HOST), simulation.clock(HOST), simulation.dice(HOST), threads)
         self._node = Node(BrokerConfig.from_properties(self._settings), ports)
         ready = asyncio.Event()
         self._running = simulation.host(HOST).start(self._node.run(lambda _: ready.set()))

@@ -25,6 +25,7 @@ from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import HANDLERS
 from barnabas.node import Node, Ports
 from barnabas.runtime.flusher import Flusher
+from barnabas.runtime.offload import Threads
 from barnabas.runtime.partition import Logs
 from barnabas.services.broker import Broker
 from barnabas.services.broker_config import BrokerConfig
@@ -67,11 +68,13 @@ async def serving(
     """A broker that serves until the block ends."""
     chosen = config or BrokerConfig()
     config = BrokerConfig.from_properties({**chosen.given, "log.dirs": path, "node.id": str(NODE_ID)})
-    ports = Ports(disk or SimulatedDisk(1), FixedClock(), SimulatedDice(derive_random(1, "dice")), InPlace())
+    ports = Ports(
+        disk or SimulatedDisk(1), FixedClock(), SimulatedDice(derive_random(1, "dice")), Threads.in_one(InPlace())
+    )
     node = Node(config, ports)
     data_dir = DataDir(ports.disk, path)
     logs = Logs(data_dir)
-    logs.flusher = Flusher(ports.offload, listener=logs)
+    logs.flusher = Flusher(ports.threads.syncs, listener=logs)
     async with asyncio.TaskGroup() as tasks:
         metadata = node._open_metadata(data_dir)
         broker = node._build(metadata, logs)

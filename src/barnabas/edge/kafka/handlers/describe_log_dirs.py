@@ -19,7 +19,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa:
         wanted = {}
         for topic in request.topics:
             wanted.setdefault(topic.topic, []).extend(topic.partitions)
-    described = await describe_log_dir(broker.logs, broker.served, broker.offload, wanted)
+    described = await describe_log_dir(broker.logs, broker.served, broker.threads.reads, wanted)
     return {"throttle_time": 0, "error_code": 0, "results": [_result(described)]}
 
 

@@ -62,7 +62,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
                 else:
                     lookups[key] = found
     if lookups:
-        looked = await broker.offload.run(lambda: _look_all(list(lookups.values())))
+        looked = await broker.threads.compute.run(lambda: _look_all(list(lookups.values())))
         outcomes.update(zip(lookups, looked, strict=True))
     return {"throttle_time": 0, "topics": _topics(counts, outcomes)}
 
