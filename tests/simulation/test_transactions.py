@@ -13,7 +13,7 @@ from barnabas.core.coordination import Reply
 from barnabas.core.groups.records import GroupEntry
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import BatchHeader
-from barnabas.core.replica.producers import ProducerStates
+from barnabas.core.replica.producers import ProducerStates, WrittenBatch
 from barnabas.core.transactions import ending, partitions
 from barnabas.core.transactions.ending import MarkersDue, markers_due
 from barnabas.core.transactions.producers import check_owner
@@ -53,6 +53,7 @@ def test_transfers_are_whole_and_once_or_not_at_all() -> None:
             "hang",
             "late",
             "repeated",
+            "reused",
             "unanswered",
             "unstable offset",
         ),
@@ -190,6 +191,17 @@ def take_every_retry_for_new(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProducerStates, "find_duplicate", find_none)
 
 
+def know_a_retry_by_its_numbers_alone(patch: pytest.MonkeyPatch) -> None:
+    def find_any(states: ProducerStates, header: BatchHeader) -> WrittenBatch | None:
+        producer = states.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            return None
+        numbers = (header.base_sequence, header.last_sequence)
+        return next((batch for batch in producer.batches if batch[:2] == numbers), None)
+
+    patch.setattr(ProducerStates, "find_duplicate", find_any)
+
+
 @pytest.mark.parametrize(
     "plant",
     [
@@ -204,6 +216,7 @@ def take_every_retry_for_new(patch: pytest.MonkeyPatch) -> None:
         commit_what_is_aborted,
         forget_the_last_partition,
         take_every_retry_for_new,
+        know_a_retry_by_its_numbers_alone,
     ],
 )
 def test_the_simulation_notices_a_planted_bug(

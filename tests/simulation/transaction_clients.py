@@ -6,6 +6,9 @@ was not answered, with the same sequence numbers and the same epoch, and begin a
 
 An older one that cannot know whether a request is still on its way takes a new epoch before its next transaction: else
 that request could end it, which is the flaw of the older protocol.
+
+Some older ones take what they aborted for never written, as a client does whose broker died on it: they use the same
+sequence numbers again, at the same epoch. They are to be refused, and begin anew; what they write is no retry.
 """
 
 import asyncio
@@ -122,6 +125,7 @@ class TransactionalProducer(Asking):
 
     abort_chance = 0.25  # that it aborts a transaction on purpose
     new_chance = 0.6  # that it is of the newer generation
+    reuse_chance = 0.3  # that an older one uses the sequence numbers of what it has aborted again
 
     def __init__(
         self, world: TransactionWorld, name: str, transactional_id: str, *, group: str | None = None, trouble: float = 1
@@ -134,6 +138,7 @@ class TransactionalProducer(Asking):
         self._position: int | None = None  # in the source, once it is known
         self._is_uncertain = False  # something may still be on its way
         self._sequences: Counter[At] = Counter()
+        self._is_reusing = False  # sequence numbers, of something that was aborted
         self._serial = 0
         self._timeout_s = TIMEOUTS_S[0]
         self._trouble = trouble
@@ -158,7 +163,7 @@ class TransactionalProducer(Asking):
             return await self._transact()
         except Refused as refusal:
             self.world.counts["refused"] += 1
-            if refusal.code not in REFUSALS:
+            if refusal.code not in REFUSALS and not (refusal.code == OUT_OF_ORDER and self._is_reusing):
                 raise Violation(f"{self.name}: refused with {refusal.code}") from refusal
             await self._recover()
         return None
@@ -186,6 +191,7 @@ class TransactionalProducer(Asking):
         self.identity = identity
         self.world.note_identity(self.transactional_id, identity)
         self._sequences.clear()
+        self._is_reusing = False
 
     async def _recover(self) -> None:
         """It was refused: it aborts, or asks for the next epoch, or begins as another."""
@@ -217,6 +223,7 @@ class TransactionalProducer(Asking):
         is_commit = self.world.is_calm or self.random.random() >= self.abort_chance
         late = None if is_commit or self.random.random() < 0.5 else self.random.choice((SAVINGS, *ACCOUNTS))
         transfer, amounts = self._plan([at for at in ACCOUNTS if at != late])
+        sequences = self._sequences.copy()
         batches = {at: self._make(transfer, at, amount) for at, amount in amounts.items()}
         try:
             await self._write(batches)
@@ -234,6 +241,8 @@ class TransactionalProducer(Asking):
             raise Refused(_first_code(refused)) from None
         if is_commit and transfer.step is not None:
             self._position = transfer.step.end_offset
+        if self._trouble and not (is_commit or self.is_new) and self.random.random() < self.reuse_chance:
+            self._sequences, self._is_reusing = sequences, True
         return transfer
 
     def _plan(self, accounts: Sequence[At]) -> tuple[Transfer, dict[At, int]]:
@@ -290,6 +299,9 @@ class TransactionalProducer(Asking):
             for at, code in () if answer is None else self._codes_of(answer):
                 if code in (OK, DUPLICATE_SEQUENCE):
                     pending.pop(at)
+                elif code == OUT_OF_ORDER and self._is_reusing:
+                    self.world.counts["reused"] += 1
+                    raise Refused(code)
                 elif code == OUT_OF_ORDER:
                     raise Violation(f"{self.name}: a batch for {at} is out of order, though all before are written")
                 elif code not in RETRIED:

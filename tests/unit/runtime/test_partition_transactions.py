@@ -90,13 +90,17 @@ def test_a_batch_in_no_transaction_is_refused_without_a_guard() -> None:
     assert partition.end_offset == 2
 
 
-def test_a_repetition_needs_no_guard_when_its_transaction_has_ended() -> None:
+def test_nothing_is_taken_for_a_repetition_when_its_transaction_has_ended() -> None:
     partition = begun(new_partition())
-    end(partition, 0, version=1)
     assert write(partition, 0) == 0
-    with pytest.raises(InvalidTxnState):
-        write(partition, 1)
-    assert partition.end_offset == 2
+    end(partition, 0, version=1)
+    for sequence in (0, 1):
+        with pytest.raises(InvalidTxnState):
+            write(partition, sequence)
+    guard = partition.begin_verification(PRODUCER, 0)
+    with pytest.raises(OutOfOrderSequence):
+        write(partition, 0, guard=guard)
+    assert write(partition, 1, guard=guard) == 2
 
 
 def test_a_guard_is_ended_by_a_marker_of_its_transaction() -> None:

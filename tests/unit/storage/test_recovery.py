@@ -1,10 +1,11 @@
 """Opening a log: at once after a clean shutdown, at the last good batch after a crash, and never past damage."""
 
 import contextlib
+from collections.abc import Callable
 
 import pytest
 
-from barnabas.core.errors import CorruptLog
+from barnabas.core.errors import CorruptLog, OutOfOrderSequence
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Log
@@ -13,6 +14,7 @@ from barnabas.testing.disk import Keep, SimulatedCrash, SimulatedDisk
 from tests.unit.storage.builders import (
     DATA,
     LOG_DIRECTORY,
+    NOW_MS,
     PARTITION,
     SMALL,
     abort,
@@ -228,6 +230,29 @@ def test_producers_are_read_from_the_newest_snapshot_and_what_follows_it() -> No
     expected = list(log.producers)
     disk.crash(Keep.NOTHING)
     assert list(reopened(disk).producers) == expected
+
+
+@pytest.mark.parametrize("end", [commit, abort])
+@pytest.mark.parametrize("has_snapshot", [True, False])
+def test_what_a_marker_has_ended_is_not_repeated_after_a_crash(
+    end: Callable[[int], bytearray], has_snapshot: bool
+) -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    append(log, in_transaction(7, 0), end(7), produced(8, 0), in_transaction(9, 0), end(9), in_transaction(9, 1))
+    if has_snapshot:
+        log.roll()
+    log.flush()
+    disk.crash(Keep.NOTHING)
+    log = reopened(disk)
+    assert (log.producer_files.newest_offset(at_most=99) == 6) == has_snapshot
+    for producer_id in (7, 9):
+        with pytest.raises(OutOfOrderSequence):
+            append(log, in_transaction(producer_id, 0))
+    for batch in (produced(8, 0), in_transaction(9, 1)):
+        assert log.append(batch, leader_epoch=0, now_ms=NOW_MS).first_offset < 6
+    append(log, in_transaction(7, 1))
+    assert log.end_offset == 7
 
 
 # Index files

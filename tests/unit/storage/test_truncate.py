@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.core.errors import OffsetOutOfRange, StorageError
+from barnabas.core.errors import OffsetOutOfRange, OutOfOrderSequence, StorageError
 from barnabas.storage.log import Log
 from barnabas.storage.lookup import aborted_transactions
 from barnabas.storage.truncate import delete_before, reset_to, truncate_to
@@ -117,6 +117,16 @@ def test_a_transaction_that_a_cut_reopens_is_open_again() -> None:
     assert aborted_transactions(log, 0, 2) == []
     append(log, commit(7))
     assert log.last_stable_offset(3) == 3
+
+
+def test_a_batch_of_a_transaction_that_a_cut_reopens_can_be_repeated_again() -> None:
+    log = new_log(SimulatedDisk())
+    append(log, in_transaction(7, 0), abort(7))
+    with pytest.raises(OutOfOrderSequence):
+        append(log, in_transaction(7, 0))
+    truncate_to(log, 1)
+    append(log, in_transaction(7, 0))
+    assert offsets(log) == [0]
 
 
 def test_what_is_below_a_cut_is_durable_though_it_was_never_flushed() -> None:

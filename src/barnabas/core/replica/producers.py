@@ -5,6 +5,11 @@ offset it already has, a gap is refused, an older epoch is fenced, and the first
 transaction holds the last stable offset back. `check` decides and changes nothing; `apply` changes and is
 what a replay calls, so that a recovered log arrives at the same state.
 
+What a marker has ended is never repeated: a producer commits only when all of its batches are acknowledged, and has no
+use for them when it aborts. So a transactional batch with the numbers of one that was ended is another batch, and would
+be lost if it were answered with the offset of that one. Where the open transaction starts says which are ended; a
+snapshot says that too.
+
 Invariants: the last `REMEMBERED_BATCHES` batches of a producer are ascending in offset, all of its current
 epoch; an open transaction is in `open_transactions` exactly when its producer says so.
 
@@ -117,14 +122,17 @@ class ProducerStates:
         producer = self._producers.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch or header.base_sequence == NO_SEQUENCE:
             return None
+        start = producer.transaction_start if header.is_transactional else 0
+        if start is None:
+            return None  # a marker has ended whatever it could repeat
         first, last = header.base_sequence, header.last_sequence
         for batch in producer.batches:
-            if batch.first_sequence == first and batch.last_sequence == last:
+            if batch.first_sequence == first and batch.last_sequence == last and batch.first_offset >= start:
                 return batch
         return None
 
     def is_in_transaction(self, header: BatchHeader) -> bool:
-        """Whether a transactional batch belongs to a transaction that is open here, or repeats a remembered one.
+        """Whether a transactional batch belongs to a transaction that is open here.
 
         Of any other the coordinator must say whether it may be written (KIP-890): the transaction that it opens here
         may be over already, and then nobody would end it.
@@ -132,8 +140,7 @@ class ProducerStates:
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return False
-        is_open = producer.transaction_start is not None and producer.epoch == header.producer_epoch
-        return is_open or self.find_duplicate(header) is not None
+        return producer.transaction_start is not None and producer.epoch == header.producer_epoch
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
         """Refuse a producer epoch that was replaced."""
@@ -328,9 +335,17 @@ def _check_sequence(producer: Producer, header: BatchHeader) -> None:
     # where sequences wrap must not pass for one.
     # Nor may one that was refused before the first that was taken: there is nothing older while not all are remembered.
     distance = (producer.batches[0].first_sequence - header.last_sequence) & MAX_SEQUENCE
-    if 0 < distance <= MAX_SEQUENCE // 2 and len(producer.batches) == REMEMBERED_BATCHES:
+    if 0 < distance <= MAX_SEQUENCE // 2 and _has_forgotten(producer, is_transactional=header.is_transactional):
         raise DuplicateSequence(
             f"producer {header.producer_id} sent sequence {header.base_sequence} again; only the last "
             f"{REMEMBERED_BATCHES} batches are remembered"
         )
     raise OutOfOrderSequence(f"producer {header.producer_id} sent sequence {header.base_sequence}, expected {expected}")
+
+
+def _has_forgotten(producer: Producer, *, is_transactional: bool) -> bool:
+    """Whether batches that may be repeated were written before those that are remembered."""
+    if len(producer.batches) < REMEMBERED_BATCHES:
+        return False
+    start = producer.transaction_start if is_transactional else -1
+    return start is not None and start < producer.batches[0].first_offset

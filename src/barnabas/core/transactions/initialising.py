@@ -5,8 +5,9 @@ epoch it has (KIP-360) goes on after an error: it gets the next epoch unless ano
 again, because the answer was lost, it gets the same answer. An open transaction is aborted first, and the producer
 asks again when that is done.
 
-Stricter than Kafka in one thing: a producer that names an epoch that was replaced does not abort the transaction of the
-one that replaced it. More lenient in another: a lost answer is given again at the last epoch of an id too.
+Stricter than Kafka in two things: a producer that names an epoch that was replaced does not abort a transaction of the
+one that replaced it, and is given no epoch in which a transaction was ended already. More lenient in another: a lost
+answer is given again at the last epoch of an id too.
 """
 
 from typing import NamedTuple
@@ -16,7 +17,7 @@ import msgspec
 from barnabas.core.errors import InvalidRequest, InvalidTransactionTimeout, ProducerFenced
 from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from barnabas.core.transactions.decision import Decision
-from barnabas.core.transactions.preparing import prepare, stop_timer
+from barnabas.core.transactions.preparing import EPOCH_BUMP, prepare, stop_timer
 from barnabas.core.transactions.producers import check_not_prepared, check_transactional_id, is_exhausted
 from barnabas.core.transactions.records import Producer, State, TransactionRecord
 from barnabas.core.transactions.transactions import Transactions
@@ -82,8 +83,11 @@ def _expected_of(request: InitRequest) -> Producer | None:
 
 def _is_retry(record: TransactionRecord, expected: Producer) -> bool:
     """Whether the producer was given the current epoch already and did not hear of it. Another producer that came
-    in between would have left no last epoch.
+    in between would have left no last epoch. One that has ended a transaction at this epoch, and not with it, has heard
+    of it: it would begin that epoch once more, with sequence numbers that are used.
     """
+    if record.state.is_complete and record.version < EPOCH_BUMP:
+        return False
     is_rotated = expected.producer_id == record.previous_producer_id and is_exhausted(expected.epoch)
     return expected.epoch == record.last_epoch and (expected.producer_id == record.producer_id or is_rotated)
 

@@ -31,11 +31,59 @@ def test_only_batches_of_the_epoch_that_has_a_transaction_open_belong_to_it() ->
     assert not states.is_in_transaction(in_transaction(0, offset=1, producer_id=8))
 
 
-def test_after_the_marker_only_a_repetition_belongs_to_the_transaction() -> None:
+def test_after_the_marker_nothing_belongs_to_the_transaction() -> None:
     states = states_after(in_transaction(0, offset=0))
     end(states, MarkerType.COMMIT, offset=1)
-    assert states.is_in_transaction(in_transaction(0, offset=9))
+    assert not states.is_in_transaction(in_transaction(0, offset=9))
     assert not states.is_in_transaction(in_transaction(1, offset=9))
+
+
+# What is a retry
+
+
+@pytest.mark.parametrize("type_", [MarkerType.COMMIT, MarkerType.ABORT])
+def test_what_a_marker_has_ended_is_not_repeated(type_: MarkerType) -> None:
+    states = states_after(in_transaction(0, offset=0), in_transaction(1, offset=1))
+    assert states.admit(in_transaction(1, offset=9)) is not None
+    end(states, type_, offset=2)
+    for sequence in (0, 1):
+        with pytest.raises(OutOfOrderSequence, match=f"sent sequence {sequence}, expected 2"):
+            states.admit(in_transaction(sequence, offset=9))
+    assert states.admit(in_transaction(2, offset=9)) is None
+
+
+def test_in_the_next_transaction_only_its_own_batches_are_repeated() -> None:
+    states = states_after(in_transaction(0, offset=0))
+    end(states, MarkerType.ABORT, offset=1)
+    states.apply(in_transaction(1, offset=2))
+    with pytest.raises(OutOfOrderSequence):
+        states.admit(in_transaction(0, offset=9))
+    written = states.admit(in_transaction(1, offset=9))
+    assert written is not None
+    assert written.first_offset == 2
+
+
+def test_a_batch_older_than_those_remembered_is_no_duplicate_of_an_ended_one() -> None:
+    """A client takes a duplicate for written."""
+    states = states_after(*(in_transaction(sequence, offset=sequence) for sequence in range(6)))
+    with pytest.raises(DuplicateSequence):
+        states.check(in_transaction(0, offset=9))
+    end(states, MarkerType.ABORT, offset=6)
+    with pytest.raises(OutOfOrderSequence):
+        states.check(in_transaction(0, offset=9))
+    for sequence in range(6, 11):
+        states.apply(in_transaction(sequence, offset=sequence + 1))
+    with pytest.raises(OutOfOrderSequence):
+        states.check(in_transaction(5, offset=19))  # all that is remembered, and all of this transaction
+    states.apply(in_transaction(11, offset=12))
+    with pytest.raises(DuplicateSequence):
+        states.check(in_transaction(6, offset=19))
+
+
+def test_a_producer_without_transactions_repeats_its_batches_whatever_markers_say_of_others() -> None:
+    states = states_after(header(0), in_transaction(0, offset=1, producer_id=8))
+    end(states, MarkerType.ABORT, offset=2, producer_id=8)
+    assert states.admit(header(0, offset=9)) is not None
 
 
 def test_batches_of_an_open_transaction_are_admitted_and_noted_as_any() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from barnabas.core.errors import ConcurrentTransactions, InvalidRequest, InvalidTransactionTimeout, ProducerFenced
+from barnabas.core.model import TopicPartition
 from barnabas.core.transactions.initialising import AbortFirst, Initialised, InitRequest, decide_init
 from barnabas.core.transactions.records import State, TransactionRecord
 from barnabas.core.transactions.transactions import Transactions
@@ -143,6 +144,21 @@ def test_a_producer_that_did_not_hear_the_answer_gets_it_again(state: State) -> 
     assert coordinator.init(P, 5) == Initialised(P, 6)
     assert coordinator.init(P, 5) == Initialised(P, 6)
     assert coordinator.record.state is State.EMPTY
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_an_epoch_in_which_a_transaction_was_ended_is_not_given_again(is_commit: bool) -> None:
+    """Of a producer of version 1, which goes on at its epoch: a late request of its own must not begin that anew."""
+    coordinator = Coordinator()
+    coordinator.put(State.EMPTY)
+    assert coordinator.init(P, 5) == Initialised(P, 6)
+    coordinator.add(P, 6, TopicPartition("t", 0), version=1)
+    coordinator.end(P, 6, is_commit=is_commit, version=1)
+    coordinator.complete()
+    with pytest.raises(ProducerFenced):
+        coordinator.init(P, 5)
+    coordinator.end(P, 6, is_commit=is_commit, version=1)  # as before: its answer may have been lost
+    assert coordinator.init(P, 6) == Initialised(P, 7)
 
 
 def test_a_producer_that_another_replaced_is_fenced() -> None:

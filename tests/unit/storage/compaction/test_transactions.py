@@ -1,5 +1,8 @@
 """Compaction among transactions and idempotent producers: what is taken back goes, what tells who wrote what stays."""
 
+import pytest
+
+from barnabas.core.errors import OutOfOrderSequence
 from barnabas.core.records.control import MarkerType
 from barnabas.storage.compaction import Engine
 from barnabas.storage.lookup import aborted_transactions
@@ -221,6 +224,23 @@ def test_an_emptied_batch_in_a_transaction_keeps_its_marker() -> None:
     assert [header.record_count for header in log.headers()] == [0, 1, 1]
     log.restart(with_snapshots=False)
     assert not log.log.producers.open_transactions
+    assert log.newest() == {b"a": b"2"}
+
+
+@pytest.mark.parametrize("with_snapshots", [True, False])
+def test_what_a_marker_has_ended_is_not_repeated_after_compaction(with_snapshots: bool) -> None:
+    log = CompactedLog()
+    log.put(("a", "1"), producer=1, in_transaction=True)
+    log.abort(1)
+    log.put(("a", "2"), producer=2)
+    log.roll()
+    for days in range(4):
+        log.compact(now=NOW + days * DAY)
+    log.restart(with_snapshots=with_snapshots)
+    log.sequences[1] = log.sequences[2] = 0
+    with pytest.raises(OutOfOrderSequence):
+        log.put(("a", "3"), producer=1, in_transaction=True)
+    assert log.put(("a", "2"), producer=2) == 2
     assert log.newest() == {b"a": b"2"}
 
 
