@@ -17,6 +17,7 @@ from barnabas.core.errors import InvalidConfig
 from barnabas.core.metadata.cluster import form_cluster, register_node
 from barnabas.core.metadata.decision import Decision
 from barnabas.core.metadata.image import Image
+from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.core.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataRecord
 from barnabas.core.model import TopicPartition
 from barnabas.edge.kafka.server import KafkaServer
@@ -49,6 +50,7 @@ log = logging.getLogger("barnabas.node")
 
 CLOSE_GRACE_S: Final = 2.0
 ANY_HOST: Final = ("", "0.0.0.0", "::")
+COORDINATED: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +256,8 @@ class Node:
             if report.cut_bytes:
                 log.warning("%s: %d bytes of an unfinished write were cut", report.partition, report.cut_bytes)
         for name, error in data_dir.unreadable.items():
-            log.error("%s cannot be served: %s", name, error)
+            if not (name.topic in COORDINATED and _is_known(broker, name)):  # else its coordinator says so, and more
+                log.error("%s cannot be served: %s", name, error)
         strays = [name for name in data_dir.logs if not _is_known(broker, name)]
         if strays:
             data_dir.begin_deletion(strays)()

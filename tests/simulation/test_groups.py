@@ -15,6 +15,7 @@ from barnabas.core.groups.records import ConsumerCurrentMemberRecord
 from barnabas.runtime import coordinator as runtime
 from barnabas.runtime.group_coordinator import GroupCoordinator
 from barnabas.services.group_routing import GroupRouting
+from barnabas.storage.log import Log
 from tests.simulation.group_support import run
 from tests.simulation.seeded import check_noticed, check_seeds, hash_in_another_process
 
@@ -51,8 +52,8 @@ def answer_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 def forget_offsets_over_a_restart(patch: pytest.MonkeyPatch) -> None:
     replay = GroupCoordinator._replay
 
-    async def replay_and_forget(coordinator: GroupCoordinator) -> None:
-        await replay(coordinator)
+    async def replay_and_forget(coordinator: GroupCoordinator, source: Log) -> None:
+        await replay(coordinator, source)
         coordinator.groups.offsets.clear()
 
     patch.setattr(GroupCoordinator, "_replay", replay_and_forget)

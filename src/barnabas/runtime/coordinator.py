@@ -11,7 +11,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from barnabas.core.coordination import Reply, SetTimer, TimerChange, Token, Within
 from barnabas.core.errors import (
@@ -24,13 +24,13 @@ from barnabas.core.errors import (
     RecordTooLarge,
 )
 from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from barnabas.core.records.batch import iter_whole_batches
-from barnabas.core.records.control import MarkerType, read_marker
-from barnabas.core.records.record import Record, decode_records, encode_batch
+from barnabas.core.records.control import MarkerType
+from barnabas.core.records.record import Record, encode_batch
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Partition
-from barnabas.storage.reading import ReadPlan
+from barnabas.runtime.replay import BeyondTheEnd, Piece, reading
+from barnabas.storage.log import Log
 from barnabas.storage.segment import SegmentGone
 
 log = logging.getLogger("barnabas.coordinator")
@@ -39,9 +39,6 @@ E = TypeVar("E")
 E_co = TypeVar("E_co", covariant=True)
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-
-# Of the log, at a time, while loading: what is read is applied on the loop, which others want too.
-READ_BYTES: Final = 512 * 1024
 
 
 class DecisionLike(Protocol[E_co, T_co]):
@@ -72,14 +69,6 @@ class Plain(NamedTuple, Generic[E]):
     records: Sequence[E] = ()
     replies: Sequence[Reply] = ()
     timers: Sequence[TimerChange] = ()
-
-
-class Piece(NamedTuple, Generic[E]):
-    """A batch of the log, as a replay sees it: entries, in a transaction or not, or the end of one."""
-
-    entries: Sequence[E]
-    transaction: int | None = None  # the producer id of the transaction that it is in, or ends
-    marker: MarkerType | None = None
 
 
 class Coordinator(ABC, Generic[E]):
@@ -134,22 +123,37 @@ class Coordinator(ABC, Generic[E]):
     async def load(self) -> None:
         """Replay the log. Requests are refused meanwhile, and for good if it cannot be read."""
         try:
-            if self.partition.find_log() is not None:  # else it has no files, so nothing was ever written
-                await self._replay()
+            source = self.partition.find_log()
+            if source is not None:  # else it has no files, so nothing was ever written
+                await self._replay(source)
         except BarnabasError as error:
-            log.error("the %s of %s cannot be loaded: %s", self.WHAT, self.partition.name, error)
-            self.close(CoordinatorNotAvailable(f"the {self.WHAT} of {self.partition.name} cannot be loaded: {error}"))
+            self._give_up_loading(error)
         if self._end is None:
             self._is_loaded = True
             self._change_timers(self.after_load())
 
-    async def _replay(self) -> None:
-        offset = self.partition.log.log_start_offset
-        while self._end is None and (plan := self.partition.log.begin_read(offset)) is not None:
+    def _give_up_loading(self, error: BarnabasError) -> None:
+        name = self.partition.name
+        log.error(
+            "the %s of %s cannot be loaded, and whoever asks for them is told that their coordinator is not available: "
+            "%s. Restore the directory %s from a backup, with the node stopped. To give up all %s in it instead, stop "
+            "the node, remove that directory, and take the partition's lines out of the files *-offset-checkpoint "
+            "(their second line counts the rest)",
+            *(self.WHAT, name, error, name, self.WHAT),
+        )
+        self.close(CoordinatorNotAvailable(f"the {self.WHAT} of {name} cannot be loaded: {error}"))
+
+    async def _replay(self, source: Log) -> None:
+        offset = source.log_start_offset
+        while self._end is None and (plan := source.begin_read(offset)) is not None:
             try:
-                pieces, next_offset = await self._offload.run(_reading(plan, self.decode))
+                pieces, next_offset = await self._offload.run(reading(plan, self.decode))
             except SegmentGone:
                 continue  # replaced meanwhile by compaction: plan anew
+            except BeyondTheEnd:
+                if source.end_offset > plan.bound:
+                    continue  # appended meanwhile, a marker most likely
+                raise
             if next_offset is None:
                 break
             for piece in pieces:
@@ -179,6 +183,11 @@ class Coordinator(ABC, Generic[E]):
     @property
     def is_available(self) -> bool:
         return self._is_loaded and self._end is None
+
+    def check_not_ended(self) -> None:
+        """Refuse once it coordinates no more; while it loads it may be asked for."""
+        if self._end is not None:
+            raise CoordinatorNotAvailable(str(self._end))
 
     def check_available(self) -> None:
         """Refuse while nothing certain can be said."""
@@ -313,33 +322,3 @@ def _answer(replies: Sequence[Reply]) -> None:
             token.set_exception(answer)
         else:
             token.set_result(answer)
-
-
-def _reading(
-    plan: ReadPlan, decode: Callable[[bytes, bytes | None], E]
-) -> Callable[[], tuple[list[Piece[E]], int | None]]:
-    """Read and decode the next part of the log: its batches, and the offset after them; None when nothing is left."""
-
-    def read() -> tuple[list[Piece[E]], int | None]:
-        located = plan.locate(READ_BYTES)
-        if located is None:
-            return [], None
-        pieces: list[Piece[E]] = []
-        next_offset: int | None = None
-        data = located.read()
-        for position, header in iter_whole_batches(data):
-            next_offset = header.next_offset
-            if header.is_control:
-                marker = read_marker(data, position, header).type
-                if marker.ends_transaction:
-                    pieces.append(Piece((), header.producer_id, marker))
-                continue
-            entries = [
-                decode(record.key, record.value)
-                for record in decode_records(data, position, header)
-                if record.key is not None and record.offset >= plan.offset
-            ]
-            pieces.append(Piece(entries, header.producer_id if header.is_transactional else None))
-        return pieces, next_offset
-
-    return read

@@ -3,6 +3,7 @@
 Groups are spread over the partitions of `__consumer_offsets` by the hash of their names, the one that Kafka has, and
 transactional ids over those of `__transaction_state`. The topic is made when it is first needed. What is in it is
 loaded when the node starts, and a request waits for that a little; one that comes too early is told to try again.
+Where it cannot be read, that is the answer to all requests that need it; lists are refused rather than cut short.
 """
 
 import asyncio
@@ -89,8 +90,14 @@ class Coordinators(Generic[C]):
                 del self._by_partition[index]
 
     async def partition_of(self, name: str) -> int:
-        """Which partition of the topic a name lives in; makes the topic if it is not there."""
-        return partition_of(name, await self._ensure_topic())
+        """Which partition of the topic a name lives in; makes the topic if it is not there. Refused where what is in
+        it cannot be read or written: nobody coordinates it.
+        """
+        index = partition_of(name, await self._ensure_topic())
+        coordinator = self._by_partition.get(index)
+        if coordinator is not None:
+            coordinator.check_not_ended()
+        return index
 
     async def _ensure_topic(self) -> int:
         topic = self._served.by_name.get(self._topic.name)
@@ -114,8 +121,7 @@ class Coordinators(Generic[C]):
 
     async def of(self, name: str) -> C:
         """The coordinator of a group or a transactional id, loaded, unless that takes long."""
-        index = await self.partition_of(name)
-        return await self._wait_loaded(index)
+        return await self._wait_loaded(partition_of(name, await self._ensure_topic()))
 
     def find(self, index: int) -> C | None:
         """The coordinator of a partition, if it is loaded now."""

@@ -297,6 +297,7 @@ class TransactionService:
             return None
 
     async def _write_markers(self, to: TransactionCoordinator, transactional_id: str) -> None:
+        said: set[str] = set()
         while to.is_available:
             due = await _markers_due(to, transactional_id)
             if due is None:
@@ -309,8 +310,9 @@ class TransactionService:
                 complete = decide_complete(to.transactions, transactional_id, now_ms=self._clock.now_ms())
                 to.carry_out(Plain(complete.records, (), complete.timers))
                 return
-            for name, error in failed.items():
-                log.warning("%s: no marker yet for transaction '%s': %s", name, transactional_id, error)
+            for text in sorted({f"{name}: {error}" for name, error in failed.items()} - said):
+                log.warning("no marker yet for transaction '%s' in %s", transactional_id, text)
+                said.add(text)  # once: it may be tried until somebody has repaired that partition
             await asyncio.sleep(RETRY_S)
 
     # Time

@@ -39,6 +39,10 @@ class Checkpoints:
         # What is compacted was synced before, and has gaps that a recovery from lower down would take for loss.
         return max(self._files[RECOVERY_POINTS].offsets.get(partition, 0), self.cleaned_to(partition))
 
+    def partitions(self) -> set[TopicPartition]:
+        """Every partition that something was noted of."""
+        return {partition for file in self._files.values() for partition in file.offsets}
+
     def log_start(self, partition: TopicPartition) -> int:
         return self._files[LOG_STARTS].offsets.get(partition, 0)
 

@@ -1,7 +1,7 @@
 """A data directory: a directory for each partition, the checkpoints of all, and a marker of a clean shutdown.
 
-Owns which logs there are. A log that cannot be opened is kept aside with the reason and the others go on. The marker
-is gone, durably, before anything is written, so that only a shutdown that finished counts as clean.
+Owns which logs there are. A log that cannot be opened, or is missing, is kept aside with the reason and the others go
+on. The marker is gone, durably, before anything is written, so that only a shutdown that finished counts as clean.
 
 One task owns it and all its logs. What is returned as a function may run on any thread meanwhile: the removal of
 partitions, and work on the files of a log, which is left undone once its partition is deleted (`while_present`).
@@ -64,6 +64,17 @@ class DataDir:
                 self.unreadable[partition] = error
                 continue
             yield report
+        self._note_missing()
+
+    def _note_missing(self) -> None:
+        """A partition whose directory is gone is not an empty one: what was synced there is missing."""
+        for partition in sorted(self.checkpoints.partitions() - self.logs.keys() - self.unreadable.keys()):
+            recovery_point = self.checkpoints.recovery_point(partition)
+            if recovery_point > self.checkpoints.log_start(partition):
+                self.unreadable[partition] = CorruptLog(
+                    f"{self.path}/{partition} is missing, but was synced up to offset {recovery_point}; restore it "
+                    "from a replica or a backup"
+                )
 
     def create_log(self, partition: TopicPartition, config: LogConfig) -> Log:
         """The log of a partition, made when there is none."""

@@ -130,6 +130,54 @@ def test_a_log_that_is_no_log_of_groups_is_not_guessed_at() -> None:
     asyncio.run(scenario())
 
 
+def test_a_bit_that_flips_below_the_recovery_point_is_found_while_loading() -> None:
+    """A start after a clean end reads nothing of that, so the replay is the first to see it."""
+
+    async def written() -> SimulatedDisk:
+        disk, offload = SimulatedDisk(1), GatedOffload()
+        async with loaded(disk, offload) as coordinator:
+            for offset in range(3):
+                await coordinator.commit(lambda offset=offset: committing(offset))  # type: ignore[misc]
+            coordinator.partition._logs.data_dir.close()
+        disk.restart()
+        return disk
+
+    async def scenario(disk: SimulatedDisk, path: str, position: int, bit: int) -> None:
+        disk.flip_bit(path, position, bit)
+        async with loaded(disk, GatedOffload()) as coordinator:
+            try:
+                assert await coordinator.read(lambda: offset_in(coordinator)) == 2
+            except CoordinatorNotAvailable:
+                return
+            found.add(position)
+
+    path = f"/data/{NAME}/00000000000000000000.log"
+    size = asyncio.run(written()).file_size(path)
+    found: set[int] = set()  # where a flip goes by unseen
+    for position in range(size):
+        for bit in (0, 6):
+            asyncio.run(scenario(asyncio.run(written()), path, position, bit))
+    # Outside of the checksum are the leader epoch, which nobody reads here, and the offset: of the last batch it says
+    # where the log ends, and a later end loses nothing.
+    batch = size // 3
+    assert {position % batch for position in found if position < 2 * batch} <= set(range(12, 16)), found
+    assert {position % batch for position in found} <= set(range(4, 8)) | set(range(12, 16)), found
+
+
+def test_a_disk_that_cannot_be_read_is_not_an_empty_log() -> None:
+    async def scenario() -> None:
+        disk, offload = SimulatedDisk(1), GatedOffload()
+        async with loaded(disk, offload) as coordinator:
+            await coordinator.commit(lambda: committing(5))
+            again = coordinator_of(coordinator.partition, offload)
+            disk.fail_read(lambda path: path.endswith(".log"))
+            await again.load()
+            with pytest.raises(CoordinatorNotAvailable, match="cannot be loaded"):
+                await again.read(lambda: offset_in(again))
+
+    asyncio.run(scenario())
+
+
 def test_nothing_is_said_before_it_is_durable_not_even_to_a_reader() -> None:
     async def scenario() -> None:
         offload = GatedOffload()

@@ -312,3 +312,21 @@ def test_a_lookup_that_came_too_late_leaves_nothing_behind_for_the_next_of_the_n
     disk.crash(Keep.NOTHING)
 
     assert open_dir(disk).create_log(PARTITION, SMALL).end_offset == 3
+
+
+def test_a_partition_whose_directory_is_gone_is_not_an_empty_one() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    append(data_dir.create_log(PARTITION, SMALL), plain())
+    data_dir.create_log(OTHER, SMALL)  # nothing was ever written to it
+    data_dir.close()
+    for partition in (PARTITION, OTHER):
+        for name in disk.list_dir(f"{DATA}/{partition}"):
+            disk.remove(f"{DATA}/{partition}/{name}")
+        disk.remove_dir(f"{DATA}/{partition}")
+    disk.restart()
+    again = open_dir(disk)
+    assert list(again.unreadable) == [PARTITION]
+    with pytest.raises(CorruptLog, match="is missing, but was synced up to offset 1"):
+        again.create_log(PARTITION, SMALL)
+    assert again.create_log(OTHER, SMALL).end_offset == 0

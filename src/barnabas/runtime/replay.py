@@ -1,0 +1,87 @@
+"""Reading a log of decisions back, a piece at a time and on a thread.
+
+What cannot be read is never taken for nothing: every byte is checked, batches must go on where the one before ended or
+later (compaction leaves gaps), and a piece without a whole batch in it is damage. All of that is a refusal, which the
+coordinator then has to say.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from barnabas.core.errors import CorruptLog
+from barnabas.core.records.batch import BatchHeader, check_batch, iter_whole_batches
+from barnabas.core.records.control import MarkerType, read_marker
+from barnabas.core.records.record import decode_records
+from barnabas.storage.reading import ReadPlan
+
+E = TypeVar("E")
+
+# Of the log, at a time: what is read is applied on the loop, which others want too.
+READ_BYTES: Final = 512 * 1024
+
+_NO_BOUND: Final = 2**63
+
+
+class Piece(NamedTuple, Generic[E]):
+    """A batch of the log, as a replay sees it: entries, in a transaction or not, or the end of one."""
+
+    entries: Sequence[E]
+    transaction: int | None = None  # the producer id of the transaction that it is in, or ends
+    marker: MarkerType | None = None
+
+
+def reading(
+    plan: ReadPlan, decode: Callable[[bytes, bytes | None], E]
+) -> Callable[[], tuple[list[Piece[E]], int | None]]:
+    """Read and decode the next part of the log: its batches, and the offset after them; None when nothing is left."""
+
+    def read() -> tuple[list[Piece[E]], int | None]:
+        located = plan.locate(READ_BYTES)
+        if located is None:
+            _check_nothing_is_left(plan)
+            return [], None
+        try:
+            data = located.read()
+        except OSError as error:
+            raise plan.health.fail(error) from error
+        pieces: list[Piece[E]] = []
+        next_offset: int | None = None
+        for position, header in iter_whole_batches(data):
+            check_batch(data, position, header)
+            _check_place(header, next_offset, plan)
+            next_offset = header.next_offset
+            if header.is_control:
+                marker = read_marker(data, position, header).type
+                if marker.ends_transaction:
+                    pieces.append(Piece((), header.producer_id, marker))
+                continue
+            entries = [
+                decode(record.key, record.value)
+                for record in decode_records(data, position, header)
+                if record.key is not None and record.offset >= plan.offset
+            ]
+            pieces.append(Piece(entries, header.producer_id if header.is_transactional else None))
+        if next_offset is None:
+            raise CorruptLog(f"{located.file.path} at position {located.position}: no whole batch is there")
+        return pieces, next_offset
+
+    return read
+
+
+class BeyondTheEnd(CorruptLog):
+    """A batch is where none should be, unless the log has grown meanwhile."""
+
+
+def _check_nothing_is_left(plan: ReadPlan) -> None:
+    """A batch whose offset is damaged must not pass for one that was appended after the plan was made."""
+    found = plan._replace(bound=_NO_BOUND, end_position=None).locate(1)
+    if found is not None:
+        raise BeyondTheEnd(f"{found.file.path} at position {found.position}: a batch claims offsets past the log's end")
+
+
+def _check_place(header: BatchHeader, before: int | None, plan: ReadPlan) -> None:
+    if header.base_offset < (before or 0) or header.next_offset > plan.bound:
+        raise CorruptLog(
+            f"a batch claims the offsets {header.base_offset} to {header.last_offset}, after {before or 0} and in a "
+            f"log that ends at {plan.bound}"
+        )
