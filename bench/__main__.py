@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import (
+    attacks,
     broker,
     broker_start,
     groups,
@@ -32,6 +33,7 @@ SUITES: dict[str, Callable[..., Iterator[Row]]] = {
     "start": broker_start.rows,
     "groups": groups.rows,
     "transactions": transactions.rows,
+    "attacks": attacks.rows,
     "sendfile": zero_copy.rows,
     "spark": spark.rows,
 }

@@ -91,7 +91,7 @@ class WireClient(asyncio.Protocol):
             answer.set_exception(ConnectionError(f"the connection is lost: {self._lost}"))
             return answer
         self._next_id += 1
-        self._transport.write(_encode_request(key, version, values, self._next_id, self._client_id))
+        self._transport.write(encode_request(key, version, values, self._next_id, self._client_id))
         if is_answered:
             self._waiting.append(_Waiting(key, version, self._next_id, answer))
         else:
@@ -262,7 +262,10 @@ def describe_config_request(topic: str, names: list[str]) -> Values:
 # By kio's schemas
 
 
-def _encode_request(key: int, version: int, values: Values, correlation_id: int, client_id: str) -> bytes:
+def encode_request(
+    key: int, version: int, values: Values, correlation_id: int = 1, client_id: str = "wire-client"
+) -> bytes:
+    """The frame of a request, its length included."""
     schema = load_request_schema(key, version)
     head_schema: Any = schema.__header_schema__
     head = {
