@@ -2,7 +2,7 @@
 
 The healthy client asks for the metadata of a topic and writes a small batch, over and over, a few milliseconds apart.
 An `Attack` runs in a thread of its own, on blocking sockets, and does next to nothing in Python while it is measured.
-To add some: put them into a list in a module of their own, as `bench.large_requests` does, and that list into `ATTACKS`.
+To add some: list them in a module of their own, as `bench.large_requests` does, and put that list into `ATTACKS`.
 """
 
 import asyncio
