@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 _COMPLETION_TIMEOUT_S = 2.0
-_CONNECT_TIMEOUT_S = 3.0
 
 Bootstrap: TypeAlias = Annotated[
     str,
@@ -21,27 +20,12 @@ Bootstrap: TypeAlias = Annotated[
 
 
 def open_bus(bootstrap: str, timeout_s: float = 30.0) -> "Bus":
-    """The bus at these addresses, somebody there; librdkafka alone would try until the time is up."""
+    """The bus at these addresses, at which a broker has answered."""
     from barnabas.client import Bus
+    from barnabas.client.contact import reach
 
-    _refuse_if_nobody_listens(bootstrap)
+    reach(bootstrap)
     return Bus(bootstrap, client_id="barnabas-cli", timeout=timeout_s)
-
-
-def _refuse_if_nobody_listens(bootstrap: str) -> None:
-    import socket
-
-    from barnabas.client import Unreachable
-    from barnabas.client.settings import parse_bootstrap
-
-    problem: OSError | None = None
-    for address in parse_bootstrap(bootstrap):
-        try:
-            socket.create_connection(address, _CONNECT_TIMEOUT_S).close()
-            return
-        except OSError as error:
-            problem = error
-    raise Unreachable(f"no broker listens at {bootstrap} ({problem}); start one: barnabas serve")
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:

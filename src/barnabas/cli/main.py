@@ -1,7 +1,8 @@
 """The ``barnabas`` command: its options, its commands and how a failure looks.
 
-Exit codes: 0 done; 1 refused or failed, with one line on stderr; 2 wrong usage. A refusal (a
-``BarnabasError``) never shows a traceback; anything else is a bug, and does.
+Exit codes: 0 done; 1 refused or failed, with one line on stderr; 2 wrong usage; 130 or 143 when Ctrl-C or SIGTERM
+ended a command before it was done. A refusal (a ``BarnabasError``) never shows a traceback; anything else is a bug, and
+does. A reader of our output who has had enough (``| head``) is no failure.
 
 A command imports what it needs in its own body, so that ``barnabas --help`` does not pay for a broker.
 """
@@ -13,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli import consume, get, group, pipeline, produce, topic, txn
+from barnabas.cli import consume, get, group, output, pipeline, produce, signals, topic, txn
 from barnabas.core.errors import BarnabasError
 
 app = typer.Typer(
@@ -96,6 +97,18 @@ def serve(
 def run(commands: typer.Typer, arguments: Sequence[str] | None = None) -> None:
     """Run a command line (this process's own unless ``arguments`` are given) and exit with its code."""
     try:
+        with output.quiet_pipe():
+            _run(commands, arguments)
+    except SystemExit as leaving:
+        if leaving.code == signals.INTERRUPTED:
+            leaving.code = signals.exit_code()
+        elif isinstance(leaving.__context__, BrokenPipeError):  # typer's way of saying so
+            leaving.code = 0
+        raise
+
+
+def _run(commands: typer.Typer, arguments: Sequence[str] | None) -> None:
+    try:
         commands(arguments, prog_name="barnabas")
     except BarnabasError as refusal:
         print(f"barnabas: {_one_line(refusal)}", file=sys.stderr)
@@ -107,6 +120,9 @@ def _one_line(refusal: BarnabasError) -> str:
 
 
 def main() -> None:
+    # kio teaches hypothesis its types wherever that is installed: time that no command has to spare.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
+    signals.hear_sigterm()
     run(app)
 
 

@@ -66,11 +66,20 @@ def warn(message: str) -> None:
 @contextlib.contextmanager
 def quiet_end() -> Iterator[None]:
     """A stream that ends because the user or the next program in the pipe has had enough ends well."""
+    with quiet_pipe():
+        try:
+            yield
+        except KeyboardInterrupt:
+            return
+
+
+@contextlib.contextmanager
+def quiet_pipe() -> Iterator[None]:
+    """A reader of our output who has gone away is no failure; all that was printed has left at the end."""
     try:
-        yield
-        sys.stdout.flush()
-    except KeyboardInterrupt:
-        with contextlib.suppress(BrokenPipeError):
+        try:
+            yield
+        finally:
             sys.stdout.flush()
     except BrokenPipeError:
         # What is still buffered has nowhere to go; without this Python complains when it exits.

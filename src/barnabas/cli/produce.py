@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from barnabas.cli import connection
+from barnabas.cli import connection, signals
 from barnabas.cli.connection import DEFAULT_BOOTSTRAP, Bootstrap, Topic, parse_pairs
 from barnabas.core.errors import InvalidRecord, RecordTooLarge
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES = 64 * 1024 * 1024
 _PROBE_EVERY = 1000  # records after which it is looked whether an earlier one failed
 _PROGRESS_BYTES = 64 * 1024
+_LAST_S = 5.0  # how long an interrupted command waits for what is on its way
 _Advance = Callable[[int], None]
 
 
@@ -58,17 +59,51 @@ def produce(
     headers = tuple((name, value.encode()) for name, value in parse_pairs(header or [], "--header").items())
     parse = parse_json if as_json else _text_parser(key_separator)
     _refuse_missing(files or [])
-    with connection.open_bus(bootstrap) as bus, _progress(files or []) as advance:
+    with connection.open_bus(bootstrap) as bus:
         sender = _Sender(bus, topic, partition, headers, rate)
         try:
-            for line in _lines(files or []):
-                sender.send(parse(line.removesuffix(b"\n")))
-                advance(len(line))
+            with _progress(files or []) as advance:
+                for line in _lines(files or []):
+                    sender.send(parse(line.removesuffix(b"\n")))
+                    advance(len(line))
+                bus.flush()
         except KeyboardInterrupt:
-            if not sys.stdin.isatty():
-                raise
-        bus.flush()
-    typer.echo(f"{sender.count} record{'' if sender.count == 1 else 's'} sent to {topic}")
+            _end_early(bus, topic, is_typed=not files and sys.stdin.isatty())
+    typer.echo(f"{_records(sender.count)} sent to {topic}")
+
+
+def _end_early(bus: "Bus", topic: str, *, is_typed: bool) -> None:
+    """Ctrl-C or SIGTERM: say what was acknowledged and what was not. It is the usual end of lines that are typed."""
+    lost = _count_lost(bus)
+    if is_typed and not lost:
+        return
+    message = f"interrupted: {_records(bus.acknowledged_count)} sent to {topic}"
+    if lost:
+        message += f", {_records(lost)} not acknowledged (written or not, nobody knows)"
+    print(f"barnabas: {message}", file=sys.stderr)
+    raise typer.Exit(signals.exit_code())
+
+
+def _count_lost(bus: "Bus") -> int:
+    """How many records are not acknowledged soon, or at once if there is a second Ctrl-C; nothing waits afterwards."""
+    from barnabas.client import DeliveryFailed
+
+    lost = 0
+    for patience_s in (_LAST_S, 0.0):
+        try:
+            bus.flush(patience_s)
+        except DeliveryFailed as failure:
+            lost = failure.count
+        except KeyboardInterrupt:
+            continue
+        break
+    with contextlib.suppress(DeliveryFailed):
+        bus.close(0)
+    return lost
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count} records"
 
 
 class _Sender:

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from barnabas.client.topics import PartitionInfo as PartitionInfo
     from barnabas.client.topics import TopicDetails as TopicDetails
     from barnabas.client.topics import TopicInfo as TopicInfo
-    from barnabas.client.transaction_admin import HangingTransaction as HangingTransaction
-    from barnabas.client.transaction_admin import TransactionDetails as TransactionDetails
-    from barnabas.client.transaction_admin import TransactionInfo as TransactionInfo
+    from barnabas.client.transaction_infos import HangingTransaction as HangingTransaction
+    from barnabas.client.transaction_infos import TransactionDetails as TransactionDetails
+    from barnabas.client.transaction_infos import TransactionInfo as TransactionInfo
     from barnabas.client.transactions import Transaction as Transaction
     from barnabas.core.errors import BarnabasError as BarnabasError
     from barnabas.core.errors import OffsetOutOfRange as OffsetOutOfRange
@@ -111,9 +111,9 @@ _HOMES: Final = {
     "PartitionInfo": "barnabas.client.topics",
     "TopicDetails": "barnabas.client.topics",
     "TopicInfo": "barnabas.client.topics",
-    "HangingTransaction": "barnabas.client.transaction_admin",
-    "TransactionDetails": "barnabas.client.transaction_admin",
-    "TransactionInfo": "barnabas.client.transaction_admin",
+    "HangingTransaction": "barnabas.client.transaction_infos",
+    "TransactionDetails": "barnabas.client.transaction_infos",
+    "TransactionInfo": "barnabas.client.transaction_infos",
     "Transaction": "barnabas.client.transactions",
     "BarnabasError": "barnabas.core.errors",
     "OffsetOutOfRange": "barnabas.core.errors",

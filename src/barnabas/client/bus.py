@@ -9,10 +9,11 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from barnabas.client import consuming
 from barnabas.client.consuming import RecordGetter, Start
+from barnabas.client.contact import PATIENCE_S, Contact
 from barnabas.client.errors import DeliveryFailed
 from barnabas.client.group_reading import MAX_POLL_RECORDS, MODES, GroupReader, Mode, read_group
 from barnabas.client.groups import GroupDetails, GroupInfo, Groups, OffsetChange, To
@@ -42,17 +43,14 @@ from barnabas.client.producers import (
 from barnabas.client.rewindable import RewindableReader, TransactionalReader
 from barnabas.client.settings import READ_COMMITTED, Isolation, Settings, default_bootstrap
 from barnabas.client.topics import LATEST, TIMEOUT_S, TopicDetails, TopicInfo, Topics
-from barnabas.client.transaction_admin import (
-    HANGING_S,
-    HangingTransaction,
-    TransactionAdmin,
-    TransactionDetails,
-    TransactionInfo,
-)
+from barnabas.client.transaction_infos import HANGING_S, HangingTransaction, TransactionDetails, TransactionInfo
 from barnabas.client.transactions import TIMEOUT_S as TRANSACTION_TIMEOUT_S
 from barnabas.client.transactions import Transaction, Transactions
 from barnabas.core.errors import BarnabasError, InvalidRequest
 from barnabas.core.model import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.client.transaction_admin import TransactionAdmin
 
 Partitioner: TypeAlias = Literal["murmur2", "round-robin"]
 
@@ -66,6 +64,9 @@ class Bus:
 
     `config` is for librdkafka's own settings (TLS, SASL, timeouts, compression). `delivery` overrides what topics say
     about theirs. Close it, or use it in a `with`: that delivers what was sent.
+
+    The first call that needs a broker raises `Unreachable` if none answers within `connect_timeout` seconds. Once one
+    has answered, calls are patient for `timeout` seconds, and records that were sent wait for a broker that restarts.
     """
 
     def __init__(
@@ -77,24 +78,44 @@ class Bus:
         partitioner: Partitioner = "murmur2",
         delivery: Delivery | str | None = None,
         timeout: float = TIMEOUT_S,
+        connect_timeout: float = PATIENCE_S,
     ) -> None:
         self._settings = Settings(bootstrap or default_bootstrap(), client_id, dict(config or {}))
         self._partitioner = partitioner
         self._delivery = Delivery.parse(delivery) if isinstance(delivery, str) else delivery
         self._timeout = timeout
+        self._contact = Contact(self._settings, min(timeout, connect_timeout))
         admin = self._settings.admin()
-        self._topics = Topics(admin, timeout)
+        self._known_topics = Topics(admin, timeout)
         self._producers = Producers(self._settings, self._delivery_of)
         self._partition_counts: dict[str, int] = {}
         self._round_robin = RoundRobin(self._partition_count)
-        self._getter = RecordGetter(self._settings, self._topics)
-        self._groups = Groups(admin, self._topics, self._getter, timeout)
+        self._getter = RecordGetter(self._settings, self._known_topics)
+        self._known_groups = Groups(admin, self._known_topics, self._getter, timeout)
         self._transactions = Transactions(self._settings, self._pick_partition, timeout)
-        self._transaction_admin = TransactionAdmin(self._settings, timeout)
 
     @property
     def bootstrap(self) -> str:
         return self._settings.bootstrap
+
+    # Whoever asks a cluster something has made contact with it.
+
+    @property
+    def _topics(self) -> Topics:
+        self._contact.make()
+        return self._known_topics
+
+    @property
+    def _groups(self) -> Groups:
+        self._contact.make()
+        return self._known_groups
+
+    @property
+    def _transaction_admin(self) -> "TransactionAdmin":
+        from barnabas.client.transaction_admin import TransactionAdmin  # noqa: PLC0415 - brings kio, for few
+
+        self._contact.make()
+        return TransactionAdmin(self._settings, self._timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -186,6 +207,11 @@ class Bus:
         """Wait until all is delivered; raises `DeliveryFailed` if something since the last flush was not."""
         self._producers.flush(timeout)
 
+    @property
+    def acknowledged_count(self) -> int:
+        """How many of the records that `send` took have been acknowledged so far; without those of transactions."""
+        return self._producers.acknowledged_count
+
     # Transactions
 
     def transaction(
@@ -200,6 +226,7 @@ class Bus:
         Raises `TransactionAborted` (try again), `TransactionFenced` (another took over), `TransactionTimedOut`, or
         `TransactionInDoubt` (no answer to the commit). The next block of this id begins anew in any case.
         """
+        self._contact.make()
         return self._transactions.open(transactional_id, timeout)
 
     def process(
@@ -365,6 +392,7 @@ class Bus:
         except ImportError as error:
             raise BarnabasError(f"cannot read Arrow: {error}") from error
         level = self._settings.isolation(isolation)
+        self._contact.make()
         wanted = arrow.Wanted(topic, partitions, start, end, level)
         return arrow.read_arrow(self._settings, wanted, columns)
 
@@ -408,6 +436,7 @@ class Bus:
         if max_poll_records < 1:
             raise InvalidRequest(f"max_poll_records is {max_poll_records}; it must be at least 1")
         names = [topics] if isinstance(topics, str) else list(topics)
+        self._contact.make()
         for name in names:
             if not name.startswith("^"):  # a regular expression
                 self._topics.partition_ids(name)
@@ -487,6 +516,8 @@ class Bus:
         return starts, ends
 
     def _delivery_of(self, topic: str) -> Delivery | None:
+        """How a topic's records are delivered; asked at its first send."""
+        self._contact.make()
         if self._delivery is not None:
             return self._delivery
         try:

@@ -7,7 +7,6 @@ that class; any other becomes `Refused`, which carries the code.
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
-from kio.schema.errors import ErrorCode
 
 from barnabas.core import errors as core_errors
 from barnabas.core.errors import BarnabasError
@@ -40,7 +39,11 @@ class RecordNotFound(BarnabasError):
 
 
 class DeliveryFailed(BarnabasError):
-    """A record that was sent and not acknowledged; why is its `__cause__`."""
+    """Records that were sent and not acknowledged, `count` of them; why, if it is known, is its `__cause__`."""
+
+    def __init__(self, message: str, count: int = 1) -> None:
+        super().__init__(message)
+        self.count = count
 
 
 class TransactionAborted(BarnabasError):
@@ -131,6 +134,8 @@ def check(code: int, doing: str) -> None:
 
 def is_passing(code: int) -> bool:
     """Whether another attempt may go well, as Kafka sees it."""
+    from kio.schema.errors import ErrorCode  # noqa: PLC0415 - most callers never need it
+
     try:
         return ErrorCode(code).retriable
     except ValueError:
@@ -139,6 +144,8 @@ def is_passing(code: int) -> bool:
 
 def words_of(code: int) -> str:
     """A broker's error code in words."""
+    from kio.schema.errors import ErrorCode  # noqa: PLC0415
+
     try:
         return ErrorCode(code).name.replace("_", " ")
     except ValueError:

@@ -27,6 +27,7 @@ _POLL_S: Final = 0.05  # also how long closing takes
 _JOIN_S: Final = 5.0
 _ROOM_S: Final = 0.01
 _LOOK_S: Final = 10.0
+_FLUSH_S: Final = 0.25
 
 
 class Delivery(Enum):
@@ -98,6 +99,7 @@ class DeliveringProducer:
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
         self._changed = threading.Condition()
+        self.acknowledged_count = 0
         self._failed_count = 0
         self._first_failure: BarnabasError | None = None
         self._closing = False
@@ -135,14 +137,25 @@ class DeliveringProducer:
 
     def flush(self, deadline: float | None) -> None:
         """Wait until nothing is on its way; raises if anything since the last flush was not delivered."""
-        left = self._producer.flush(-1 if deadline is None else max(deadline - time.monotonic(), 0))
+        left = self._flush(deadline)
         with self._changed:
             count, first = self._failed_count, self._first_failure
             self._failed_count, self._first_failure = 0, None
         if first is not None:
-            raise DeliveryFailed(f"{count} record(s) not delivered, the first because: {first}") from first
+            # Those that are still on their way are not delivered either.
+            raise DeliveryFailed(
+                f"{_records(count)} not delivered, the first because: {first}", count + left
+            ) from first
         if left:
-            raise DeliveryFailed(f"{left} record(s) not acknowledged in time")
+            raise DeliveryFailed(f"{_records(left)} not acknowledged in time", left)
+
+    def _flush(self, deadline: float | None) -> int:
+        """How many are still on their way when time is up; bit by bit, for librdkafka lets no interrupt through."""
+        while True:
+            rest_s = _FLUSH_S if deadline is None else min(_FLUSH_S, max(deadline - time.monotonic(), 0))
+            left: int = self._producer.flush(rest_s)
+            if not left or (deadline is not None and time.monotonic() >= deadline):
+                return left
 
     @property
     def first_failure(self) -> BarnabasError | None:
@@ -179,6 +192,7 @@ class DeliveringProducer:
     def _note(self, sent: Sent, error: KafkaError | None, message: Any) -> None:
         with self._changed:
             if error is None:
+                self.acknowledged_count += 1
                 sent.settle(place=_place_of(message))
             else:
                 failure = _failure_of(error, message)
@@ -198,6 +212,12 @@ class Producers:
         self._by_topic: dict[str, DeliveringProducer] = {}
         self._lock = threading.Lock()
         self._is_closed = False
+        self._closed_count = 0
+
+    @property
+    def acknowledged_count(self) -> int:
+        with self._lock:
+            return self._closed_count + sum(each.acknowledged_count for each in self._by_delivery.values())
 
     def for_topic(self, topic: str) -> DeliveringProducer:
         """The producer of a topic, decided at its first send."""
@@ -225,6 +245,8 @@ class Producers:
             try:
                 producer.flush(deadline)
             except DeliveryFailed as error:
+                if failure is not None:
+                    failure.count += error.count
                 failure = failure or error
         if failure is not None:
             raise failure
@@ -239,7 +261,13 @@ class Producers:
         finally:
             for producer in self._by_delivery.values():
                 producer.close()
-            self._by_delivery.clear()
+            with self._lock:
+                self._closed_count += sum(each.acknowledged_count for each in self._by_delivery.values())
+                self._by_delivery.clear()
+
+
+def _records(count: int) -> str:
+    return "1 record was" if count == 1 else f"{count} records were"
 
 
 def _place_of(message: Any) -> RecordPlace:

@@ -1,7 +1,7 @@
 """Transactions as an administrator sees them: who has one open, since when, which of them hang, and ending them.
 
-Owns what a caller learns about a transaction. librdkafka has none of these requests, so they go over connections of our
-own, the way Kafka's tools send them: ListTransactions to every broker, the rest to coordinators and leaders.
+librdkafka has none of these requests, so they go over connections of our own, the way Kafka's tools send them:
+ListTransactions to every broker, the rest to coordinators and leaders.
 
 A transaction hangs when a partition has it open and its coordinator does not know of that, so nobody will ever end it:
 its producer id belongs to no transactional id, or the transaction of that id is not in this partition.
@@ -10,7 +10,6 @@ its producer id belongs to no transactional id, or the transaction of that id is
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -27,54 +26,13 @@ from barnabas.client.connection import (
 )
 from barnabas.client.errors import check
 from barnabas.client.settings import Settings
+from barnabas.client.transaction_infos import HangingTransaction, TransactionDetails, TransactionInfo
 from barnabas.client.transaction_states import DescribeTransactionsResponse
 from barnabas.core.errors import InvalidRequest, InvalidTxnState, TransactionalIdNotFound, UnsupportedVersion
 from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
-HANGING_S: Final = 900.0  # transaction.max.timeout.ms as clusters have it: no honest transaction is older
 _OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _LEGACY: Final = 0  # the version of transactions whose markers carry the epoch of the producer
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionInfo:
-    """A transactional id in a listing; `coordinator` is the node that has it."""
-
-    transactional_id: str
-    state: str
-    producer_id: int
-    coordinator: int
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionDetails:
-    """A transactional id. `start_ms` and `age_seconds` are None where no transaction is open."""
-
-    transactional_id: str
-    state: str
-    producer_id: int
-    producer_epoch: int
-    timeout_ms: int
-    start_ms: int | None
-    age_seconds: float | None
-    partitions: tuple[TopicPartition, ...]
-    coordinator: int
-
-
-@dataclass(frozen=True, slots=True)
-class HangingTransaction:
-    """A transaction that is open in a partition since `start_offset`, for which its producer's last record was written
-    `age_seconds` ago. `transactional_id` is None where no coordinator knows the producer.
-    """
-
-    topic: str
-    partition: int
-    start_offset: int
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    age_seconds: float
-    transactional_id: str | None
 
 
 class TransactionAdmin:

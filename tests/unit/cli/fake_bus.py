@@ -115,6 +115,12 @@ class FakeBus:
     def flush(self, timeout: float | None = None) -> None:
         self.flush_count += 1
 
+    @property
+    def acknowledged_count(self) -> int:
+        return sum(len(log) for logs in self.logs.values() for log in logs.values())
+
+    def close(self, timeout: float | None = None) -> None: ...
+
     def consume(self, topic: str, **asked: Any) -> Generator[Message, None, None]:
         self.asked = asked | {"merge": False}
         return self._read(topic)

@@ -5,9 +5,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
+from barnabas.cli import produce
 from barnabas.cli.produce import Line, parse_json, parse_text, read_lines
+from barnabas.client import Bus, DeliveryFailed
 from barnabas.core.errors import InvalidRecord, RecordTooLarge
+from barnabas.testing.embedded import EmbeddedBroker
 from tests.unit.cli.conftest import Barnabas
 from tests.unit.cli.fake_bus import FakeBus
 
@@ -116,3 +120,37 @@ def test_a_line_that_is_too_long_is_refused() -> None:
     assert list(read_lines(io.BytesIO(b"1234\n5"), max_bytes=5)) == [b"1234\n", b"5"]
     with pytest.raises(RecordTooLarge, match="longer than 5"):
         list(read_lines(io.BytesIO(b"123456"), max_bytes=5))
+
+
+def test_what_is_on_its_way_when_produce_is_interrupted_is_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(produce, "_LAST_S", 0.1)
+    with EmbeddedBroker() as broker:
+        broker.bus.create_topic("orders")
+        bus = Bus(broker.bootstrap)
+        bus.send("orders", b"1").result(10)
+    bus.send("orders", b"2")
+    bus.send("orders", b"3")
+
+    with pytest.raises(typer.Exit) as leaving:
+        produce._end_early(bus, "orders", is_typed=False)
+
+    assert leaving.value.exit_code == 130
+    printed = "1 record sent to orders, 2 records not acknowledged (written or not, nobody knows)"
+    assert capsys.readouterr().err == f"barnabas: interrupted: {printed}\n"
+
+
+def test_a_second_interrupt_ends_produce_at_once(bus: FakeBus, monkeypatch: pytest.MonkeyPatch) -> None:
+    patience: list[float | None] = []
+
+    def flush(timeout: float | None = None) -> None:
+        patience.append(timeout)
+        if timeout:
+            raise KeyboardInterrupt
+        raise DeliveryFailed("2 records were not acknowledged in time", 2)
+
+    monkeypatch.setattr(bus, "flush", flush)
+
+    assert produce._count_lost(bus) == 2  # type: ignore[arg-type]
+    assert patience == [produce._LAST_S, 0.0]

@@ -4,14 +4,12 @@ Reads the checkpoint's own files, so it needs neither a running pipeline nor Spa
 machine can be read.
 """
 
-import contextlib
 import json
 import re
-import socket
 from typing import Any, TypeAlias
 
-from barnabas.client.errors import Unreachable
-from barnabas.client.settings import Settings, parse_bootstrap
+from barnabas.client.contact import reach
+from barnabas.client.settings import Settings
 from barnabas.client.topics import EARLIEST, LATEST, Topics
 from barnabas.core.model import TopicPartition
 from barnabas.spark.pipelines.checking import topic_source_of
@@ -65,20 +63,11 @@ def _reads(source: TopicSource, topic: str) -> bool:
 
 
 def _behind(bootstrap: str, topic: str, reached: dict[int, int]) -> int:
-    _refuse_if_nobody_listens(bootstrap)
+    reach(bootstrap)
     topics = Topics(Settings(bootstrap).admin(), _TIMEOUT_S)
     keys = [TopicPartition(topic, each) for each in topics.partition_ids(topic)]
     starts, ends = topics.offsets_of(keys, EARLIEST), topics.offsets_of(keys, LATEST)
     return sum(max(ends[key] - max(reached.get(key.partition, 0), starts[key]), 0) for key in keys)
-
-
-def _refuse_if_nobody_listens(bootstrap: str) -> None:
-    """At once: librdkafka alone would try until the time is up."""
-    for address in parse_bootstrap(bootstrap):
-        with contextlib.suppress(OSError):
-            socket.create_connection(address, _TIMEOUT_S).close()
-            return
-    raise Unreachable(f"no broker listens at {bootstrap}")
 
 
 def _parsed(line: str) -> dict[str, Any]:
