@@ -260,7 +260,9 @@ class Node:
                 log.error("%s cannot be served: %s", name, error)
         strays = [name for name in data_dir.logs if not _is_known(broker, name)]
         if strays:
-            data_dir.begin_deletion(strays)()
+            data_dir.leftovers += data_dir.begin_deletion(strays)()
+        for failure in data_dir.leftovers:
+            log.warning("files of a deleted topic cannot be removed (%s); remove them by hand", failure)
         for name in data_dir.logs:
             if name != METADATA_PARTITION:
                 broker.served.get_partition(*name).open_log()

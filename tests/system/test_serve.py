@@ -79,6 +79,23 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
         assert bus.describe_topic("t").config["retention.ms"] == "12345678"
 
 
+def test_a_topic_with_the_longest_name_there_can_be_is_deleted_and_nothing_else_suffers(tmp_path: Path) -> None:
+    name = "t" * 249
+    with serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (process, line):
+        with Bus(bootstrap_of(line)) as bus:
+            bus.send(name, b"v").result(10)
+            bus.delete_topic(name)
+            bus.create_topic(name)  # which waits for the files of the other to be gone
+            bus.send("other", b"v").result(10)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    with (
+        serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (_, line),
+        Bus(bootstrap_of(line)) as bus,
+    ):
+        assert bus.get("other", 0, 0).value == b"v"
+
+
 def test_a_second_node_on_the_same_data_is_refused(tmp_path: Path) -> None:
     with serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (process, _):
         said = refused("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")

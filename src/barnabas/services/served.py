@@ -150,7 +150,10 @@ class ServedTopics:
     async def _remove_files(self, topic: ServedTopic) -> None:
         names = [partition.name for partition in topic.partitions.values()]
         try:
-            await self._offload.run(self._logs.data_dir.begin_deletion(names))
+            for failure in await self._offload.run(self._logs.data_dir.begin_deletion(names)):
+                log.warning(
+                    "files of the deleted topic %s cannot be removed (%s); remove them by hand", topic.name, failure
+                )
         except StorageError as error:
             # The directory is offline, and whoever uses it hears so; the next start removes what is left.
             log.error("the files of topic %s are not removed: %s", topic.name, error)

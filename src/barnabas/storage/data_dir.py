@@ -19,7 +19,7 @@ from barnabas.storage.disk import Disk
 from barnabas.storage.health import DirectoryHealth
 from barnabas.storage.log import Log
 from barnabas.storage.log_parts import LogContext
-from barnabas.storage.names import CLEAN_SHUTDOWN, DELETED, TEMPORARY, parent_of, parse_partition
+from barnabas.storage.names import CLEAN_SHUTDOWN, DELETED, TEMPORARY, deleted_dir, parent_of, parse_partition
 from barnabas.storage.recovery import RecoveryReport, open_log
 from barnabas.storage.small_file import replace_file
 
@@ -33,7 +33,9 @@ class DataDir:
         self.health = DirectoryHealth(path)
         self.logs: dict[TopicPartition, Log] = {}
         self.unreadable: dict[TopicPartition, CorruptLog] = {}
+        self.leftovers: list[str] = []  # what could not be removed when the directory was opened, and why
         self._names_lock = Lock()  # a partition's directory keeps its name while it is held; never taken by the owner
+        self._deletions = 0
         with self.health.guarded():
             disk.make_dir(path)
             disk.sync_dir(parent_of(path))
@@ -88,8 +90,11 @@ class DataDir:
         """Remove a partition with all its records."""
         self.begin_deletion([partition])()
 
-    def begin_deletion(self, partitions: Sequence[TopicPartition]) -> Callable[[], None]:
-        """Forget partitions; the function that is returned removes their files, on whatever thread."""
+    def begin_deletion(self, partitions: Sequence[TopicPartition]) -> Callable[[], list[str]]:
+        """Forget partitions; the function that is returned removes their files, on whatever thread.
+
+        It says what it could not remove, and why. That is not in the way of anybody: it has another name by then.
+        """
         for partition in partitions:
             log = self.logs.pop(partition, None)
             if log is not None:
@@ -101,24 +106,34 @@ class DataDir:
             self.checkpoints.forget(partition)
         write_checkpoints = self.checkpoints.begin_write()
 
-        def remove() -> None:
+        def remove() -> list[str]:
             with self.health.guarded():
                 write_checkpoints()
-                self._remove_partitions(partitions)
+                renamed = self._rename_deleted(partitions)
+            return [failure for each in renamed for failure in self._try_to_remove(each)]
 
         return remove
 
-    def _remove_partitions(self, partitions: Sequence[TopicPartition]) -> None:
+    def _rename_deleted(self, partitions: Sequence[TopicPartition]) -> list[str]:
+        """Take the names of deleted partitions from their directories, durably; returns what they are called now."""
         present = [each for each in (f"{self.path}/{name}" for name in partitions) if self._disk.exists(each)]
+        renamed = []
         with self._names_lock:
             for directory in present:
-                self._disk.rename(directory, directory + DELETED)
+                renamed.append(self._new_deleted_name())
+                self._disk.rename(directory, renamed[-1])
                 # Once more: a lookup that came too late may have opened a file, and the name may come again.
                 self._context.files.forget_directory(directory)
         if present:
             self._disk.sync_dir(self.path)
-        for directory in present:
-            self._remove_tree(directory + DELETED)
+        return renamed
+
+    def _new_deleted_name(self) -> str:
+        while True:
+            self._deletions += 1
+            name = deleted_dir(self.path, self._deletions)
+            if not self._disk.exists(name):  # what could not be removed before keeps its name
+                return name
 
     def while_present(self, log: Log, work: Callable[[], None]) -> Callable[[], None]:
         """`work` on the files of a log, for a thread: nothing is done once the partition is deleted."""
@@ -174,11 +189,19 @@ class DataDir:
     def _remove_leftovers(self) -> None:
         for name in self._disk.list_dir(self.path):
             if name.endswith(DELETED):
-                self._remove_tree(f"{self.path}/{name}")
+                self.leftovers += self._try_to_remove(f"{self.path}/{name}")
             elif name.endswith(TEMPORARY):
-                self._disk.remove(f"{self.path}/{name}")
+                try:
+                    self._disk.remove(f"{self.path}/{name}")
+                except OSError as error:
+                    self.leftovers.append(str(error))
 
-    def _remove_tree(self, directory: str) -> None:
-        for name in self._disk.list_dir(directory):
-            self._disk.remove(f"{directory}/{name}")
-        self._disk.remove_dir(directory)
+    def _try_to_remove(self, directory: str) -> list[str]:
+        """Remove a directory that nobody needs; what comes in the way of that is returned."""
+        try:
+            for name in self._disk.list_dir(directory):
+                self._disk.remove(f"{directory}/{name}")
+            self._disk.remove_dir(directory)
+        except OSError as error:
+            return [str(error)]
+        return []

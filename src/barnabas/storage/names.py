@@ -12,7 +12,7 @@ SNAPSHOT: Final = ".snapshot"
 CLEANED: Final = ".cleaned"  # compaction's output while it is written; worthless after a crash
 SWAP: Final = ".swap"  # compaction's finished output, waiting to take the place of what it replaces
 TEMPORARY: Final = ".tmp"  # a small file about to be renamed over the one it replaces
-DELETED: Final = "-delete"  # a partition directory on its way out
+DELETED: Final = "-delete"  # at the end of the name of a partition directory on its way out
 
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -27,6 +27,13 @@ def parent_of(path: str) -> str:
     """The directory that a path is in."""
     parent, slash, _ = path.rpartition("/")
     return parent or slash or "."
+
+
+def deleted_dir(directory: str, number: int) -> str:
+    """A partition directory on its way out. The name does not grow with that of its topic, which may be as long as a
+    name can be; and no topic's directory has it, for those end in digits.
+    """
+    return f"{directory}/{number:020d}{DELETED}"
 
 
 def segment_file(directory: str, base_offset: int, suffix: str) -> str:

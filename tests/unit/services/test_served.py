@@ -13,10 +13,10 @@ from tests.unit.edge.kafka.support import create, run
 def test_files_that_cannot_be_removed_end_neither_the_node_nor_the_wait_for_them(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def fail() -> None:
+    def fail() -> list[str]:
         raise StorageError("the disk is gone")
 
-    def begin_deletion(partitions: Sequence[TopicPartition]) -> Callable[[], None]:
+    def begin_deletion(partitions: Sequence[TopicPartition]) -> Callable[[], list[str]]:
         return fail
 
     async def scenario(broker: Broker) -> None:

@@ -261,6 +261,51 @@ def test_a_crash_at_any_step_of_deleting_leaves_the_log_whole_or_gone() -> None:
     assert seen == {7, "gone"}
 
 
+@pytest.mark.parametrize("length", [1, 246, 247, 248, 249])
+def test_a_topic_with_a_name_as_long_as_names_can_be_is_deleted(length: int) -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    long_name = TopicPartition("t" * length, 99_999)
+    fill(data_dir.create_log(long_name, SMALL), 3)
+    data_dir.delete_log(long_name)
+    append(data_dir.create_log(PARTITION, SMALL), plain())
+    assert open_dir(disk).logs.keys() == {PARTITION}
+
+
+def test_what_an_earlier_version_left_of_a_deleted_partition_is_removed() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    fill(data_dir.create_log(PARTITION, SMALL), 3)
+    disk.rename(LOG_DIRECTORY, f"{LOG_DIRECTORY}-delete")
+    assert open_dir(disk).leftovers == []
+    assert not [name for name in disk.list_dir(DATA) if name.endswith("-delete")]
+
+
+def test_a_leftover_that_cannot_be_removed_is_reported_and_is_in_nobodys_way() -> None:
+    disk = SimulatedDisk()
+    open_dir(disk)
+    for name in ("topic-0-delete", "00000000000000000001-delete"):
+        disk.make_dir(f"{DATA}/{name}")
+        disk.make_dir(f"{DATA}/{name}/directory")  # which nobody of ours made
+    disk.make_dir(f"{DATA}/strange.tmp")
+    data_dir = open_dir(disk)
+    assert len(data_dir.leftovers) == 3
+    fill(data_dir.create_log(PARTITION, SMALL), 3)
+    assert data_dir.begin_deletion([PARTITION])() == []
+    assert PARTITION not in open_dir(disk).logs
+
+
+def test_files_of_a_deleted_partition_that_cannot_be_removed_take_nothing_offline() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    fill(data_dir.create_log(PARTITION, SMALL), 3)
+    disk.make_dir(f"{LOG_DIRECTORY}/directory")
+    (failure,) = data_dir.begin_deletion([PARTITION])()
+    assert "-delete/directory" in failure
+    fill(data_dir.create_log(PARTITION, SMALL), 1)
+    assert data_dir.logs[PARTITION].end_offset == 1
+
+
 # Offline
 
 

@@ -3,13 +3,14 @@
 import re
 from typing import Final
 
-from barnabas.core.errors import InvalidTopic
+from barnabas.core.errors import InvalidPartitions, InvalidTopic
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 MAX_NAME_LENGTH: Final = 249
+MAX_PARTITION_NAME_LENGTH: Final = 255  # of "topic-number": a file system has no longer names
 
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
@@ -19,6 +20,17 @@ def check_topic_name(name: str) -> None:
     problem = _problem_of(name)
     if problem:
         raise InvalidTopic(f"Topic name is invalid: {problem}")
+
+
+def check_partition_names(topic: str, count: int) -> None:
+    """Refuse so many partitions that the last of them would have a name too long for its directory."""
+    longest = f"{topic}-{count - 1}"
+    if len(longest) > MAX_PARTITION_NAME_LENGTH:
+        digits = MAX_PARTITION_NAME_LENGTH - len(topic) - 1
+        raise InvalidPartitions(
+            f"A topic with a name of {len(topic)} characters can have {10**digits} partitions, not {count}: "
+            f"the directory of the last would have a name of more than {MAX_PARTITION_NAME_LENGTH} characters."
+        )
 
 
 def _problem_of(name: str) -> str | None:

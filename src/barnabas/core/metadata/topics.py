@@ -26,7 +26,7 @@ from barnabas.core.metadata.assignments import (
 )
 from barnabas.core.metadata.decision import Decision
 from barnabas.core.metadata.image import Image, Topic
-from barnabas.core.metadata.names import METADATA_TOPIC, check_topic_name
+from barnabas.core.metadata.names import METADATA_TOPIC, check_partition_names, check_topic_name
 from barnabas.core.metadata.records import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -62,6 +62,7 @@ def create_topic(image: Image, new: NewTopic, *, topic_id: UUID) -> Decision[Cre
     """Make a topic with its partitions and settings."""
     _check_new_name(image, new.name)
     places = _places_of(image, new)
+    check_partition_names(new.name, len(places))
     records: list[MetadataRecord] = [TopicRecord(new.name, topic_id), *new_partitions(topic_id, 0, places)]
     records += [ConfigRecord(TOPIC_RESOURCE, new.name, name, value) for name, value in new.configs.items()]
     return Decision(records, CreatedTopic(new.name, topic_id, len(places), len(places[0])))
@@ -109,6 +110,7 @@ def create_partitions(
             f"The topic {name} currently has {existing} partition(s); {count} would not be an increase."
         )
     check_new_count(count - existing)
+    check_partition_names(name, count)
     if assignments is None:
         places = place_partitions(image, name, partition_count=count, replication_factor=topic.replication_factor)[
             existing:

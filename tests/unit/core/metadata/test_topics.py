@@ -201,3 +201,11 @@ def test_the_codes_are_kafkas() -> None:
     codes |= {InvalidReplicaAssignment: 39, InvalidRequest: 42, UnknownTopicOrPartition: 3, BrokerIdNotRegistered: 102}
 
     assert {error: error.kafka_code for error in codes} == codes
+
+
+def test_partitions_are_refused_whose_names_would_be_too_long_for_a_directory() -> None:
+    image = image_of(1, [NewTopic("t" * 249, 1, 1), NewTopic("u" * 248, 1, 1)])
+    assert create_partitions(image, "t" * 249, 100_000).reply == range(1, 100_000)
+    with pytest.raises(InvalidPartitions, match="can have 100000 partitions, not 100001"):
+        create_partitions(image, "t" * 249, 100_001)
+    assert create_partitions(image, "u" * 248, 100_001).reply == range(1, 100_001)
