@@ -18,7 +18,7 @@ from barnabas.core.metadata.cluster import form_cluster, register_node
 from barnabas.core.metadata.decision import Decision
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from barnabas.core.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataRecord
+from barnabas.core.metadata.records import TOPIC_RESOURCE, MetadataRecord
 from barnabas.core.model import TopicPartition
 from barnabas.edge.kafka.server import KafkaServer
 from barnabas.runtime.clock import Clock, SystemClock
@@ -35,11 +35,12 @@ from barnabas.services.broker_config import BrokerConfig
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.groups import GroupConfig, GroupService
+from barnabas.services.live_config import LiveConfig
 from barnabas.services.markers import Markers
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.served import ServedTopics
-from barnabas.services.settings import TopicConfig, resolve_topic
+from barnabas.services.settings import resolve_topic
 from barnabas.services.topics import Topics
 from barnabas.services.transactions import TransactionConfig, TransactionService
 from barnabas.storage.config import LogConfig
@@ -95,7 +96,7 @@ class Node:
         async with asyncio.TaskGroup() as tasks:
             metadata = self._open_metadata(data_dir)
             broker = self._build(metadata, logs)
-            connections = Connections(KafkaServer(broker), _limits(self.config), tasks)
+            connections = Connections(KafkaServer(broker), _limits(broker.live.current), tasks)
             await self._take_address(broker, connections)
             try:
                 self._open_logs(broker, data_dir)
@@ -103,7 +104,8 @@ class Node:
                 broker.groups.start(tasks)
                 broker.transactions.start(tasks)
                 flushing = tasks.create_task(logs.flusher.run())
-                maintenance = self._maintenance(logs)
+                maintenance = self._maintenance(broker)
+                self._follow_settings(broker, connections, maintenance)
                 maintaining = tasks.create_task(maintenance.run())
                 expiring = [
                     tasks.create_task(broker.groups.run_expiry()),
@@ -145,8 +147,13 @@ class Node:
 
     def _build(self, metadata: MetadataLog, logs: Logs) -> Broker:
         ports, config = self._ports, self.config
+        live = LiveConfig(config, metadata.image)
+        metadata.subscribe(live.apply)  # first: whoever hears of a record finds the settings it leads to
         served = ServedTopics(
-            metadata.image, logs, ports.threads.background, lambda name: self._resolve(metadata.image, name)
+            metadata.image,
+            logs,
+            ports.threads.background,
+            lambda name: resolve_topic(metadata.image.config_of(TOPIC_RESOURCE, name), live.current),
         )
         topics = Topics(config, metadata, served, ports.dice)
         groups = GroupService(
@@ -175,8 +182,10 @@ class Node:
         metadata.subscribe(served.apply)
         metadata.subscribe(groups.apply)
         metadata.subscribe(transactions.apply)
+        live.subscribe(lambda settings: groups.configure(GroupConfig.of(settings)))
         return Broker(
             config=config,
+            live=live,
             clock=ports.clock,
             dice=ports.dice,
             threads=ports.threads,
@@ -193,29 +202,19 @@ class Node:
             transactions=transactions,
         )
 
-    def _maintenance(self, logs: Logs) -> Maintenance:
-        ports, config = self._ports, self.config
-        return Maintenance(
-            logs,
-            ports.threads.background,
-            ports.clock,
-            ports.dice,
-            MaintenanceConfig(
-                retention_check_interval_ms=config.log_retention_check_interval_ms,
-                checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
-                cleaner_enable=config.log_cleaner_enable,
-                cleaner_backoff_ms=config.log_cleaner_backoff_ms,
-                producer_id_expiration_ms=config.producer_id_expiration_ms,
-            ),
-        )
+    def _maintenance(self, broker: Broker) -> Maintenance:
+        ports, config = self._ports, _maintenance_config(broker.live.current)
+        return Maintenance(broker.logs, ports.threads.background, ports.clock, ports.dice, config)
 
-    def _resolve(self, image: Image, topic: str) -> TopicConfig:
-        dynamic = {
-            **image.config_of(BROKER_RESOURCE, ""),
-            **image.config_of(BROKER_RESOURCE, str(self.config.node_id)),
-        }
-        broker = self.config.with_dynamic(dynamic) if dynamic else self.config
-        return resolve_topic(image.config_of(TOPIC_RESOURCE, topic), broker)
+    def _follow_settings(self, broker: Broker, connections: Connections, maintenance: Maintenance) -> None:
+        """Have the parts of the node that act on settings follow those that are altered while it runs."""
+
+        def follow(config: BrokerConfig) -> None:
+            connections.limits = _limits(config)
+            maintenance.configure(_maintenance_config(config))
+            self._ports.threads.resize(reads=config.num_io_threads)
+
+        broker.live.subscribe(follow)
 
     async def _take_address(self, broker: Broker, connections: Connections) -> None:
         """Bind the listener, and tell the cluster where this node is."""
@@ -287,6 +286,16 @@ def new_cluster_id(dice: Dice) -> str:
     import base64  # noqa: PLC0415 - once in the life of a cluster
 
     return base64.urlsafe_b64encode(dice.uuid().bytes).decode().rstrip("=")
+
+
+def _maintenance_config(config: BrokerConfig) -> MaintenanceConfig:
+    return MaintenanceConfig(
+        retention_check_interval_ms=config.log_retention_check_interval_ms,
+        checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+        cleaner_enable=config.log_cleaner_enable,
+        cleaner_backoff_ms=config.log_cleaner_backoff_ms,
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+    )
 
 
 def _limits(config: BrokerConfig) -> ConnectionLimits:

@@ -42,6 +42,9 @@ class MaintenanceConfig(msgspec.Struct, frozen=True, kw_only=True):
     producer_id_expiration_ms: int = 86_400_000
 
 
+Interval = Callable[[MaintenanceConfig], int]
+
+
 class Maintenance:
     """Looks after the logs of a data directory; `run` is a task of the node."""
 
@@ -51,44 +54,57 @@ class Maintenance:
         self._offload = offload
         self._clock = clock
         self._config = config
-        self._stop = asyncio.Event()
+        self._is_stopped = False
+        self._woken = asyncio.Event()  # by a stop or by other settings; each has one of its own
         self._compacting = Compacting(logs, offload, clock, hash_key=dice.token_bytes(16))
 
     def stop(self) -> None:
         """Have `run` end; compaction gives up what it has begun."""
-        self._stop.set()
+        self._is_stopped = True
+        self._woken.set()
         self._compacting.stop()
+
+    def configure(self, config: MaintenanceConfig) -> None:
+        """Go by these settings from now on; what rests rests as long as they say, from when it began to.
+
+        Whether there is compaction at all is decided when `run` begins.
+        """
+        self._config = config
+        woken, self._woken = self._woken, asyncio.Event()
+        woken.set()
 
     async def run(self) -> None:
         """Look after the logs until `stop`, or until their directory goes offline."""
-        config = self._config
-        expiry_ms = min(PRODUCER_CHECK_INTERVAL_MS, config.producer_id_expiration_ms)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._every(config.retention_check_interval_ms, self.apply_retention))
-                tasks.create_task(self._every(config.checkpoint_interval_ms, self.checkpoint))
-                tasks.create_task(self._every(expiry_ms, self.expire_producers))
-                if config.cleaner_enable:
+                tasks.create_task(self._every(lambda config: config.retention_check_interval_ms, self.apply_retention))
+                tasks.create_task(self._every(lambda config: config.checkpoint_interval_ms, self.checkpoint))
+                tasks.create_task(self._every(_expiry_interval_ms, self.expire_producers))
+                if self._config.cleaner_enable:
                     tasks.create_task(self._compact())
         except* StorageError as errors:
             log.error("the logs of %s are looked after no more: %s", self._data_dir.path, errors.exceptions[0])
 
-    async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+    async def _every(self, interval_ms: Interval, work: Callable[[], Awaitable[None]]) -> None:
         while not await self._rests(interval_ms):
             await work()
 
     async def _compact(self) -> None:
-        while not self._stop.is_set():
-            if not await self._compacting.compact_one() and await self._rests(self._config.cleaner_backoff_ms):
+        while not self._is_stopped:
+            rests = not await self._compacting.compact_one()
+            if rests and await self._rests(lambda config: config.cleaner_backoff_ms):
                 return
 
-    async def _rests(self, duration_ms: int) -> bool:
-        """Wait that long; True when everything is to stop."""
+    async def _rests(self, interval_ms: Interval) -> bool:
+        """Wait as long as the settings say; True when everything is to stop."""
+        began_s = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(duration_ms / 1000):
-                return await self._stop.wait()
+            while not self._is_stopped:
+                async with asyncio.timeout_at(began_s + interval_ms(self._config) / 1000):
+                    await self._woken.wait()
         except TimeoutError:
-            return False
+            return self._is_stopped
+        return True
 
     # One round of each.
 
@@ -149,6 +165,10 @@ class Maintenance:
                 yield each, partition
             if number % LOGS_PER_BREATH == 0:
                 await asyncio.sleep(0)
+
+
+def _expiry_interval_ms(config: MaintenanceConfig) -> int:
+    return min(PRODUCER_CHECK_INTERVAL_MS, config.producer_id_expiration_ms)
 
 
 def _in_turn(writes: list[Callable[[], None]]) -> Callable[[], None]:

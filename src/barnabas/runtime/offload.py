@@ -32,19 +32,35 @@ class ThreadOffload:
     """A bounded pool of threads."""
 
     def __init__(self, max_threads: int, *, name: str = "io", niceness: int = 0) -> None:
-        self._pool = ThreadPoolExecutor(
-            max_threads,
-            thread_name_prefix=f"barnabas-{name}",
+        self._name = name
+        self._niceness = niceness
+        self._max_threads = max_threads
+        self._pool = self._made()
+        self._retired: list[ThreadPoolExecutor] = []
+
+    def _made(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(
+            self._max_threads,
+            thread_name_prefix=f"barnabas-{self._name}",
             initializer=_be_nice,
-            initargs=(niceness,),
+            initargs=(self._niceness,),
         )
+
+    def resize(self, max_threads: int) -> None:
+        """Have so many threads from now on; what was begun, or waits, is done by those that are there."""
+        if max_threads != self._max_threads:
+            self._pool.shutdown(wait=False)
+            self._retired.append(self._pool)
+            self._max_threads = max_threads
+            self._pool = self._made()
 
     async def run(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function)
 
     def close(self) -> None:
         """Wait for what is running and end the threads."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (*self._retired, self._pool):
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +86,11 @@ class Threads:
     def in_one(cls, offload: Offload) -> Self:
         """One way for all kinds of work: for a simulation, which has no threads that could be busy."""
         return cls(offload, offload, offload, offload)
+
+    def resize(self, *, reads: int) -> None:
+        """Have so many threads for reads, if there are any."""
+        if isinstance(self.reads, ThreadOffload):
+            self.reads.resize(reads)
 
     def close(self) -> None:
         """Wait for what is running and end the threads, if there are any."""

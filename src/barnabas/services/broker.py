@@ -12,6 +12,7 @@ from barnabas.services.broker_config import BrokerConfig
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.groups import GroupService
+from barnabas.services.live_config import LiveConfig
 from barnabas.services.markers import Markers
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
@@ -24,7 +25,8 @@ from barnabas.services.transactions import TransactionService
 class Broker:
     """One node, as its edges see it."""
 
-    config: BrokerConfig
+    config: BrokerConfig  # what it started with
+    live: LiveConfig
     clock: Clock
     dice: Dice
     threads: Threads

@@ -24,7 +24,7 @@ from barnabas.services.catalogue.setting import (
 )
 from barnabas.services.catalogue.topic_settings import TOPIC_DEFAULT_SETTINGS, TOPIC_SETTINGS
 from barnabas.services.group_settings import check_group_settings
-from barnabas.services.transaction_settings import TransactionSettings
+from barnabas.services.unused_settings import UnusedSettings
 
 BOOLEAN, INT, LIST, LONG, STRING = (
     SettingType.BOOLEAN,
@@ -37,7 +37,7 @@ MIB: Final = 1024 * 1024
 _UNSPECIFIED_HOSTS: Final = ("0.0.0.0", "::")
 
 
-class BrokerConfig(TransactionSettings, frozen=True, kw_only=True):
+class BrokerConfig(UnusedSettings, frozen=True, kw_only=True):
     """The settings of one broker."""
 
     node_id: Annotated[
@@ -94,7 +94,9 @@ class BrokerConfig(TransactionSettings, frozen=True, kw_only=True):
     queued_max_request_bytes: Annotated[
         int, About(LONG, "No connection is read further while all requests in work hold more than this.", at_least=1)
     ] = 512 * MIB
-    max_connections: Annotated[int, About(INT, "How many clients may be connected at once.", at_least=1)] = 10_000
+    max_connections: Annotated[
+        int, About(INT, "How many clients may be connected at once.", at_least=1, is_dynamic=True)
+    ] = 10_000
     connections_max_idle_ms: Annotated[
         int, About(LONG, "A connection that is silent this long is closed.", at_least=1)
     ] = 600_000
@@ -107,14 +109,16 @@ class BrokerConfig(TransactionSettings, frozen=True, kw_only=True):
     max_incremental_fetch_session_cache_slots: Annotated[
         int, About(INT, "How many fetch sessions are kept; a client without one sends full requests.", at_least=0)
     ] = 1000
-    num_io_threads: Annotated[int, About(INT, "Threads that read from the disk.", at_least=1, at_most=1024)] = 4
+    num_io_threads: Annotated[
+        int, About(INT, "Threads that read from the disk.", at_least=1, at_most=1024, is_dynamic=True)
+    ] = 4
 
     log_retention_check_interval_ms: Annotated[
         int, About(LONG, "How often the logs are looked over for segments to delete.", at_least=1)
     ] = 300_000
     log_cleaner_enable: Annotated[bool, About(BOOLEAN, "Whether topics with the policy compact are compacted.")] = True
     log_cleaner_backoff_ms: Annotated[
-        int, About(LONG, "How long compaction rests when there is nothing to compact.", at_least=0)
+        int, About(LONG, "How long compaction rests when there is nothing to compact.", at_least=0, is_dynamic=True)
     ] = 15_000
     log_flush_offset_checkpoint_interval_ms: Annotated[
         int,
@@ -124,7 +128,7 @@ class BrokerConfig(TransactionSettings, frozen=True, kw_only=True):
         int, About(LONG, "Bytes of the metadata log after which a snapshot is taken of it.", at_least=1)
     ] = 20 * MIB
     producer_id_expiration_ms: Annotated[
-        int, About(INT, "How long a silent idempotent producer is remembered.", at_least=1)
+        int, About(INT, "How long a silent idempotent producer is remembered.", at_least=1, is_dynamic=True)
     ] = 86_400_000
 
     topic_defaults: dict[str, str] = msgspec.field(default_factory=dict)
@@ -161,6 +165,7 @@ class BrokerConfig(TransactionSettings, frozen=True, kw_only=True):
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """The configuration that these names and texts say; an unknown or bad one is refused (`InvalidSetting`)."""
         ignored = [name for name, text in properties.items() if _check_name(name, text) and name not in _CONSULTED]
+        ignored += [name for name in properties if name in BROKER_SETTINGS and not BROKER_SETTINGS[name].has_effect]
         fields: dict[str, Any] = {}
         for name, setting in BROKER_SETTINGS.items():
             text = _text_of(name, properties)
@@ -175,8 +180,17 @@ class BrokerConfig(TransactionSettings, frozen=True, kw_only=True):
         )
 
     def with_dynamic(self, dynamic: Mapping[str, str]) -> Self:
-        """This, with the topic defaults that were altered while running laid over those it started with."""
-        return msgspec.structs.replace(self, topic_defaults={**self.topic_defaults, **topic_defaults_of(dynamic)})
+        """This, with what was altered while running laid over what it started with; a bad value is refused.
+
+        Names that cannot be altered, or that mean nothing, are passed over.
+        """
+        fields = {
+            name.replace(".", "_"): BROKER_SETTINGS[name].parse(text)
+            for name, text in dynamic.items()
+            if name in BROKER_SETTINGS and not BROKER_SETTINGS[name].is_read_only
+        }
+        defaults = {**self.topic_defaults, **topic_defaults_of(dynamic)}
+        return msgspec.structs.replace(self, topic_defaults=defaults, **fields)
 
 
 BROKER_SETTINGS: Final[Mapping[str, Setting]] = settings_of(BrokerConfig)

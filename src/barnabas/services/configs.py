@@ -4,7 +4,8 @@ Altering is decided on the image, as every change of the metadata. A broker's de
 change of them is refused when some topic could not have the outcome.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from barnabas.core.errors import BarnabasError, InvalidConfig, InvalidRequest
@@ -20,7 +21,9 @@ from barnabas.core.metadata.records import (
 from barnabas.core.metadata.topics import set_configs
 from barnabas.runtime.metadata_log import ClusterMetadata
 from barnabas.services.broker_config import BrokerConfig
+from barnabas.services.catalogue.setting import InvalidSetting, UnknownSetting
 from barnabas.services.internal_topics import check_settings
+from barnabas.services.live_config import ALL_BROKERS, check_thread_counts, effective_config
 from barnabas.services.settings import (
     Change,
     DescribedSetting,
@@ -39,7 +42,6 @@ from barnabas.services.settings import (
 )
 
 BROKER_LOGGER_RESOURCE: Final = 8
-ALL_BROKERS: Final = ""
 
 Decide = Callable[[Image], Decision[Mapping[str, str]]]
 
@@ -49,12 +51,6 @@ class ConfigResource(NamedTuple):
 
     type: int
     name: str
-
-
-def effective_config(image: Image, config: BrokerConfig) -> BrokerConfig:
-    """The broker's settings with what was altered while it ran."""
-    dynamic = {**image.config_of(BROKER_RESOURCE, ALL_BROKERS), **_own(image, config)}
-    return config.with_dynamic(dynamic) if dynamic else config
 
 
 def _own(image: Image, config: BrokerConfig) -> Mapping[str, str]:
@@ -136,8 +132,9 @@ def decide_changes(
     elif resource.type == GROUP_RESOURCE:
         changed = alter_group(current, changes, config)
     else:
-        changed = alter_broker(current, changes)
-        _check_topics(image, config, resource, overlaid(current, changed))
+        with _refusals_of_brokers():
+            changed = alter_broker(current, changes)
+            _check_broker(image, config, resource, overlaid(current, changed))
     return set_configs(image, resource.type, resource.name, changed)
 
 
@@ -153,8 +150,9 @@ def decide_replacement(
     elif resource.type == GROUP_RESOURCE:
         changed = replace_group(current, wanted, config)
     else:
-        changed = _replace_broker(current, wanted)
-        _check_topics(image, config, resource, overlaid(current, changed))
+        with _refusals_of_brokers():
+            changed = _replace_broker(current, wanted)
+            _check_broker(image, config, resource, overlaid(current, changed))
     return set_configs(image, resource.type, resource.name, changed)
 
 
@@ -195,11 +193,23 @@ def _check_own_node(name: str, config: BrokerConfig) -> None:
         raise InvalidRequest(f"this is broker {config.node_id}: ask broker {name} for its settings")
 
 
-def _check_topics(image: Image, config: BrokerConfig, resource: ConfigResource, altered: Mapping[str, str]) -> None:
-    """Refuse defaults that some topic cannot have together with what it sets itself."""
+@contextmanager
+def _refusals_of_brokers() -> Iterator[None]:
+    """A value that a broker cannot have is an invalid request, as in Kafka; an unknown name is not."""
+    try:
+        yield
+    except UnknownSetting:
+        raise
+    except InvalidSetting as refusal:
+        raise InvalidRequest(str(refusal)) from refusal
+
+
+def _check_broker(image: Image, config: BrokerConfig, resource: ConfigResource, altered: Mapping[str, str]) -> None:
+    """Refuse what a broker cannot have, or some topic together with what it sets itself."""
     for_all = altered if resource.name == ALL_BROKERS else image.config_of(BROKER_RESOURCE, ALL_BROKERS)
     own = _own(image, config) if resource.name == ALL_BROKERS else altered
     broker = config.with_dynamic({**for_all, **own})
+    check_thread_counts(effective_config(image, config), broker, altered)
     resolve_topic({}, broker)
     for (kind, name), overrides in image.configs.items():
         if kind == TOPIC_RESOURCE:

@@ -87,7 +87,8 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ASSIGNORS
     group_consumer_assignment_interval_ms: Annotated[
-        int, About(INT, "A large consumer group gets a new assignment at most this often.", at_least=0)
+        int,
+        About(INT, "A large consumer group gets a new assignment at most this often.", at_least=0, is_dynamic=True),
     ] = 1_000
     group_consumer_min_assignment_interval_ms: Annotated[
         int, About(INT, "The shortest assignment interval that a group may set for itself.", at_least=0)

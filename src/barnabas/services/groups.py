@@ -163,6 +163,10 @@ class GroupService:
         """Load the groups there are, in tasks of this group."""
         self._coordinators.start(tasks)
 
+    def configure(self, config: GroupConfig) -> None:
+        """Go by these settings from now on. What a member was told holds until it is told something else."""
+        self.config = config
+
     def close(self) -> None:
         """Coordinate no more."""
         self._coordinators.close()

@@ -11,8 +11,8 @@ from barnabas.core.metadata.topics import CreatedTopic, NewTopic, create_partiti
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.metadata_log import MetadataLog
 from barnabas.services.broker_config import BrokerConfig
-from barnabas.services.configs import effective_config
 from barnabas.services.internal_topics import check_may_alter, check_settings, with_internal_defaults
+from barnabas.services.live_config import effective_config
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings import check_topic_settings
 

@@ -378,6 +378,22 @@ def test_any_other_error_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.subgroup(Surprise) is not None
 
 
+def test_other_settings_count_at_once_also_for_what_rests_already() -> None:
+    async def scenario(world: World) -> None:
+        partition = world.partition()
+        world.fill(partition, 6, age_ms=2 * HOUR_MS)
+        world.fill(partition, 6)
+        await asyncio.sleep(30)
+        assert partition.log_start_offset == 0
+        world.maintenance.configure(MaintenanceConfig(retention_check_interval_ms=40_000))
+        await asyncio.sleep(5)
+        assert partition.log_start_offset == 0
+        await asyncio.sleep(6)  # 40 seconds after it began to rest
+        assert partition.log_start_offset > 0
+
+    run_world(scenario)
+
+
 def test_stopping_does_not_wait_for_the_next_round() -> None:
     async def scenario(world: World) -> None:
         await asyncio.sleep(1)

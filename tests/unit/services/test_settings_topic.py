@@ -156,17 +156,20 @@ def test_replacing_all_overrides_drops_those_not_named() -> None:
         replace_topic({}, {"no.such": "1"})
 
 
-def test_of_a_running_broker_only_the_defaults_of_topics_can_be_altered() -> None:
+def test_of_a_running_broker_only_what_a_part_of_it_follows_can_be_altered() -> None:
     assert alter_broker({}, [Change("log.retention.ms", SET, "5")]) == {"log.retention.ms": "5"}
+    assert alter_broker({}, [Change("max.connections", SET, "5")]) == {"max.connections": "5"}
     for name, problem in [
-        ("num.partitions", "cannot be altered while"),
-        ("log.retention.hours", "cannot be altered while"),
+        ("num.partitions", r"Cannot update these configs dynamically: \[num\.partitions\]"),
+        ("log.retention.hours", r"dynamically: \[log\.retention\.hours\]"),
         ("retention.ms", "did you mean log.retention.ms"),
     ]:
         with pytest.raises(InvalidConfig, match=problem):
             check_broker_settings({name: "5"})
     with pytest.raises(InvalidConfig, match=r"log\.retention\.ms cannot be 'x'"):
         check_broker_settings({"log.retention.ms": "x"})
+    with pytest.raises(InvalidConfig, match=r"max\.connections cannot be '0'"):
+        check_broker_settings({"max.connections": "0"})
 
 
 def test_what_is_altered_for_a_running_broker_holds_for_its_topics() -> None:

@@ -14,7 +14,7 @@ from barnabas.services.catalogue.setting import Setting, SettingType, value_text
 
 
 class About(msgspec.Struct, frozen=True):
-    """What there is to know of a field that its type and default do not say. All are fixed while a broker runs."""
+    """What there is to know of a field that its type and default do not say."""
 
     kind: SettingType
     doc: str
@@ -22,6 +22,8 @@ class About(msgspec.Struct, frozen=True):
     at_most: float | None = None
     choices: tuple[str, ...] = ()
     has_effect: bool = True
+    is_dynamic: bool = False
+    """True if it is altered on a running broker too: then a part of the node must follow it (`live_config`)."""
 
 
 def settings_of(struct: type[msgspec.Struct]) -> dict[str, Setting]:
@@ -40,7 +42,7 @@ def _setting_of(field: msgspec.structs.FieldInfo, hint: object) -> Setting | Non
         kind=about.kind,
         default=value_text(field.default) or None,
         doc=about.doc,
-        is_read_only=True,
+        is_read_only=not about.is_dynamic,
         has_effect=about.has_effect,
         at_least=about.at_least,
         at_most=about.at_most,

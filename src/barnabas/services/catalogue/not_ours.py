@@ -10,7 +10,7 @@ from typing import Final
 _IGNORED: Final = """
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
-    auto.include.jmx.reporter auto.leader.rebalance.enable background.threads
+    auto.include.jmx.reporter auto.leader.rebalance.enable
     broker.heartbeat.interval.ms broker.id.generation.enable broker.session.timeout.ms
     controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
     controller.listener.names controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
@@ -37,14 +37,14 @@ _IGNORED: Final = """
     initial.broker.registration.timeout.ms inter.broker.listener.name inter.broker.protocol.version
     kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
     leader.imbalance.per.broker.percentage listener.security.protocol.map
-    log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
-    log.cleaner.io.max.bytes.per.second log.cleaner.threads log.dir.failure.timeout.ms
+
+    log.dir.failure.timeout.ms
     log.flush.start.offset.checkpoint.interval.ms log.message.downconversion.enable log.message.format.version
     log.message.timestamp.difference.max.ms
     max.request.partition.size.limit metadata.log.dir metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes
     metadata.max.retention.ms metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
-    num.network.threads num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads num.replica.fetchers
+    num.replica.alter.log.dirs.threads
     offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size
     offsets.topic.compression.codec
     process.roles producer.id.expiration.check.interval.ms

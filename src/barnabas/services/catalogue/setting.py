@@ -47,6 +47,10 @@ class InvalidSetting(InvalidConfig):
         self.name = name
 
 
+class UnknownSetting(InvalidSetting):
+    """A setting that does not exist."""
+
+
 class BrokerName(msgspec.Struct, frozen=True):
     """The name under which a broker sets the default of a topic setting, perhaps in another unit."""
 
@@ -190,8 +194,8 @@ def value_text(value: object) -> str | None:
     return str(value)
 
 
-def unknown_setting(name: str, known: Iterable[str], *, what: str) -> InvalidSetting:
+def unknown_setting(name: str, known: Iterable[str], *, what: str) -> UnknownSetting:
     """The refusal of a name that does not exist, with the ones that look like it."""
     close = difflib.get_close_matches(name, sorted(known), n=3)
     hint = f"; did you mean {' or '.join(close)}?" if close else ""
-    return InvalidSetting(name, f"unknown {what} setting {name!r}{hint}")
+    return UnknownSetting(name, f"unknown {what} setting {name!r}{hint}")

@@ -69,21 +69,27 @@ def replace_topic(
 
 def alter_broker(current: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str | None]:
     """What changes of the settings altered while brokers run, if they can be."""
-    changed = alter_incrementally(current, changes, settings=TOPIC_DEFAULT_SETTINGS)
+    changed = alter_incrementally(current, changes, settings={**BROKER_SETTINGS, **TOPIC_DEFAULT_SETTINGS})
     check_broker_settings(overlaid(current, changed))
     return changed
 
 
 def check_broker_settings(overrides: Mapping[str, str]) -> None:
-    """Refuse what cannot be altered while a broker runs: all but the defaults of topics."""
-    for name in overrides:
+    """Refuse what cannot be altered while a broker runs, and values that its settings do not take."""
+    fixed: list[str] = []
+    for name, text in overrides.items():
         setting = TOPIC_DEFAULT_SETTINGS.get(name) or BROKER_SETTINGS.get(name)
         if setting is None:
             raise unknown_setting(name, [*TOPIC_DEFAULT_SETTINGS, *BROKER_SETTINGS], what="broker")
         if setting.is_read_only:
-            raise InvalidSetting(
-                name, f"{name} cannot be altered while a broker runs: set it where the broker is started"
-            )
+            fixed.append(name)
+        elif name in BROKER_SETTINGS:
+            setting.parse(text)
+    if fixed:
+        raise InvalidSetting(
+            fixed[0],
+            f"Cannot update these configs dynamically: [{', '.join(sorted(fixed))}]; set them where the broker starts",
+        )
     check_topic_settings(topic_defaults_of(overrides))
 
 

@@ -87,6 +87,7 @@ def describe_group(
 ) -> list[DescribedSetting]:
     """All settings of a consumer group, with the values that it goes by."""
     in_use = resolve_group(overrides, bounds_of(broker))
+    effective = broker.with_dynamic({**dynamic_default, **dynamic})
     described = []
     for name, setting in GROUP_SETTINGS.items():
         if setting.broker_name is None:
@@ -95,7 +96,7 @@ def describe_group(
             synonyms = _broker_synonyms(setting.broker_name, broker, dynamic=dynamic, dynamic_default=dynamic_default)
         value = setting.default
         if setting.broker_name is not None:
-            value = value_text(getattr(broker, setting.broker_name.replace(".", "_")))
+            value = value_text(getattr(effective, setting.broker_name.replace(".", "_")))
         if name in overrides:
             value = value_text(in_use.get(field_of(name), setting.parse(overrides[name])))
             synonyms.insert(0, Synonym(name, value, Source.GROUP))
@@ -110,11 +111,12 @@ def describe_broker(
     dynamic_default: Mapping[str, str] = _NOTHING,
 ) -> list[DescribedSetting]:
     """All settings of a broker, the defaults of its topics among them."""
+    effective = broker.with_dynamic({**dynamic_default, **dynamic})
     described = []
     for name, setting in _ALL_BROKER_SETTINGS.items():
         synonyms = _broker_synonyms(name, broker, dynamic=dynamic, dynamic_default=dynamic_default)
         if name in BROKER_SETTINGS:
-            value = value_text(getattr(broker, name.replace(".", "_"))) or None
+            value = value_text(getattr(effective, name.replace(".", "_"))) or None
         else:
             texts = {**broker.given, **dynamic_default, **dynamic}
             value = _as_parsed(setting, texts.get(name, setting.default))

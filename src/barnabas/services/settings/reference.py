@@ -81,6 +81,7 @@ def _group_row(setting: Setting) -> tuple[str, ...]:
 
 def _broker_row(setting: Setting) -> tuple[str, ...]:
     doc = setting.doc if setting.has_effect else f"{setting.doc} No effect yet."
+    doc = doc if setting.is_read_only else f"{doc} Can be altered while it runs."
     older = f" ({ALIASES[setting.name]})" if setting.name in ALIASES else ""
     return (f"`{setting.name}`{older}", _default(setting), setting.allowed, doc)
 

@@ -1,7 +1,7 @@
 """AlterConfigs, versions 0 to 2: replace all settings of a topic, a group or a broker.
 
 Differs from Kafka: client metrics have no settings here, and groups only those of consumer groups, so others cannot be
-altered; a broker's settings that cannot be altered while it runs are refused with INVALID_CONFIG.
+altered; a setting of a broker that does not exist is refused with INVALID_CONFIG, where Kafka keeps it.
 """
 
 from typing import Any

@@ -72,6 +72,44 @@ def test_this_broker_is_described_and_what_was_altered_for_all() -> None:
     run(scenario)
 
 
+def test_what_was_altered_for_this_broker_counts_over_what_was_for_all() -> None:
+    async def scenario(broker: Broker) -> None:
+        assert await alter(broker, BROKER, "", setting("max.connections", "500")) == 0
+        assert await alter(broker, BROKER, "1", setting("max.connections", "600")) == 0
+        found = (await described(broker, BROKER, "1"))["max.connections"]
+        assert (found.value, found.config_source, found.read_only) == ("600", 2, False)
+        assert [(each.value, each.source) for each in found.synonyms] == [
+            ("600", 2),
+            ("500", 3),
+            ("700", 4),
+            ("10000", 5),
+        ]
+        (for_all,) = (await described(broker, BROKER, "")).values()
+        assert (for_all.name, for_all.value, for_all.config_source, for_all.read_only) == (
+            "max.connections",
+            "500",
+            3,
+            False,
+        )
+        assert broker.live.current.max_connections == 600
+        assert await alter(broker, BROKER, "1", setting("max.connections", None, DELETE)) == 0
+        assert broker.live.current.max_connections == 500
+
+    run(scenario, config_of(max_connections="700"))
+
+
+def test_only_what_can_be_altered_is_not_read_only() -> None:
+    async def scenario(broker: Broker) -> None:
+        found = await described(broker, BROKER, "1")
+        alterable = {"max.connections", "num.io.threads", "log.cleaner.backoff.ms", "producer.id.expiration.ms"}
+        alterable |= {"message.max.bytes", "min.insync.replicas", "log.retention.ms", "background.threads"}
+        fixed = {"listeners", "node.id", "log.dirs", "num.partitions", "log.retention.hours", "log.cleaner.enable"}
+        assert all(not found[name].read_only for name in alterable)
+        assert all(found[name].read_only for name in fixed)
+
+    run(scenario)
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "code"),
     [
@@ -135,7 +173,15 @@ def test_validating_alters_nothing() -> None:
         (TOPIC, "a", setting("retention.ms", None), 42),
         (TOPIC, "a", setting("retention.ms", "1", 9), 42),
         (TOPIC, "a", setting("retention.ms", "1", APPEND), 40),
-        (BROKER, "1", setting("num.partitions", "3"), 40),
+        (BROKER, "1", setting("num.partitions", "3"), 42),
+        (BROKER, "", setting("listeners", "PLAINTEXT://:1"), 42),
+        (BROKER, "", setting("log.retention.ms", "soon"), 42),
+        (BROKER, "1", setting("max.connections", "0"), 42),
+        (BROKER, "1", setting("max.connections", "1", APPEND), 40),
+        (BROKER, "1", setting("num.io.threads", "9"), 42),
+        (BROKER, "1", setting("num.io.threads", "1"), 42),
+        (BROKER, "1", setting("no.such", "1"), 40),
+        (BROKER, "1", setting("no.such", "1", APPEND), 40),
         (BROKER, "2", setting("log.retention.ms", "3"), 42),
         (LOGGER, "1", setting("root", "INFO"), 42),
         (METRICS, "m", setting("interval.ms", "1000"), 42),
@@ -203,7 +249,7 @@ def test_replacing_refuses_null_and_what_only_a_start_sets() -> None:
             resource(BROKER, "", configs=[setting("listeners", "x")]),
         ]
         answers = (await ask(broker, ALTER_CONFIGS, 2, resources=resources)).responses
-        assert [each.error_code.value for each in answers] == [42, 42, 40]
+        assert [each.error_code.value for each in answers] == [42, 42, 42]
 
     run(scenario)
 
