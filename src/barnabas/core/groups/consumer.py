@@ -166,7 +166,14 @@ def replace_member(draft: Draft, holder: ConsumerMemberRecord, member_id: str) -
         *tombstones(state, [holder.member_id]),
         msgspec.structs.replace(holder, member_id=member_id),
         ConsumerTargetMemberRecord(state.group, member_id, target),
-        msgspec.structs.replace(current, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH),
+        msgspec.structs.replace(
+            current,
+            member_id=member_id,
+            epoch=JOIN_EPOCH,
+            previous_epoch=JOIN_EPOCH,
+            assigned_epochs=(),
+            pending_epochs=(),
+        ),
     )
 
 
@@ -220,8 +227,14 @@ def decide_leave(draft: Draft, request: ConsumerHeartbeat) -> Decision[ConsumerH
         member = find_static_member(draft.state, request.member_id, request.instance_id)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
         current = draft.state.current_of(member.member_id)
+        # Whoever comes back has all of this as from the start, whatever epoch it begins in.
         gone = msgspec.structs.replace(
-            current, epoch=STATIC_LEAVE_EPOCH, state=int(MemberState.STABLE), pending_revocation=()
+            current,
+            epoch=STATIC_LEAVE_EPOCH,
+            state=int(MemberState.STABLE),
+            pending_revocation=(),
+            assigned_epochs=(),
+            pending_epochs=(),
         )
         draft.write(gone)
         draft.cancel_timer(REBALANCE, member.member_id)

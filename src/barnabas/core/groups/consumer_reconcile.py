@@ -11,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 
+from barnabas.core.groups.assignment_epochs import assigned_since, epochs_of, held_since
 from barnabas.core.groups.consumer_state import MemberState, to_partitions
 from barnabas.core.groups.records import ConsumerCurrentMemberRecord, TopicPartitions
 
@@ -78,7 +79,8 @@ def _drop_unsubscribed(current: ConsumerCurrentMemberRecord, goal: Goal) -> Cons
         pending[topic_id] = pending.get(topic_id, frozenset()) | frozenset(partitions)
     revoked = to_partitions(pending)
     if not _still_owns(goal.owned, revoked):
-        return msgspec.structs.replace(current, previous_epoch=current.epoch, assigned=kept)
+        epochs = epochs_of(kept, assigned_since(current), own_epoch=current.epoch)
+        return msgspec.structs.replace(current, previous_epoch=current.epoch, assigned=kept, assigned_epochs=epochs)
     return _moved(
         current,
         epoch=current.epoch,
@@ -105,7 +107,15 @@ def _moved(
     if same_place:
         return current
     return ConsumerCurrentMemberRecord(
-        current.group, current.member_id, epoch, current.epoch, int(state), assigned, pending_revocation
+        current.group,
+        current.member_id,
+        epoch,
+        current.epoch,
+        int(state),
+        assigned,
+        pending_revocation,
+        epochs_of(assigned, assigned_since(current), own_epoch=epoch),
+        epochs_of(pending_revocation, held_since(current), own_epoch=epoch),
     )
 
 

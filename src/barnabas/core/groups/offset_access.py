@@ -1,5 +1,8 @@
 """Who may speak of the offsets of a group: the checks of a commit and of a fetch, for each type of group."""
 
+from collections.abc import Iterable
+from uuid import UUID
+
 from barnabas.core.errors import (
     BarnabasError,
     GroupIdNotFound,
@@ -9,6 +12,7 @@ from barnabas.core.errors import (
     UnknownMemberId,
     UnsupportedVersion,
 )
+from barnabas.core.groups.assignment_epochs import held_since
 from barnabas.core.groups.classic import find, keep_session
 from barnabas.core.groups.classic_state import ClassicSoft, ClassicState, LiveGroup
 from barnabas.core.groups.consumer_state import ConsumerGroup
@@ -38,14 +42,17 @@ def check_commit(
     instance_id: str | None,
     knows_epochs: bool,
     effects: Effects,
+    partitions: Iterable[tuple[UUID, int]] = (),
     is_transactional: bool = False,
 ) -> None:
-    """Refuse a commit from whoever may not. A member's session goes on with its commit, as with a heartbeat."""
+    """Refuse a commit for these `partitions` from whoever may not. A member's session goes on with its commit, as with
+    a heartbeat.
+    """
     is_outside = generation < 0 and not member_id and instance_id is None
     if group in groups.consumer:
         if not (is_transactional and is_outside):
             is_able = knows_epochs or is_transactional
-            _check_consumer_commit(groups.consumer[group], generation, member_id, knows_epochs=is_able)
+            _check_consumer_commit(groups.consumer[group], generation, member_id, partitions, knows_epochs=is_able)
         return
     live = find(groups, soft, group)
     if live is None and group not in groups.offsets and generation >= 0:
@@ -81,13 +88,29 @@ def _check_classic_commit(
     keep_session(live, member, effects)
 
 
-def _check_consumer_commit(group: ConsumerGroup, epoch: int, member_id: str, *, knows_epochs: bool) -> None:
+def _check_consumer_commit(
+    group: ConsumerGroup, epoch: int, member_id: str, partitions: Iterable[tuple[UUID, int]], *, knows_epochs: bool
+) -> None:
     if epoch < 0 and not group.members:
         return
     member = _consumer_member(group, member_id)
     if member.classic is None and not knows_epochs:
         raise UnsupportedVersion("a member of a consumer group commits with version 9 or later")
-    _check_epoch(group, member, epoch)
+    current = group.current_of(member_id)
+    if not 0 <= epoch < current.epoch:
+        _check_epoch(group, member, epoch)
+        return
+    # An older epoch does for what the member has had ever since (KIP-1251); one partition that it does not refuses all.
+    since = held_since(current)
+    for topic_id, partition in partitions:
+        assigned_in = since.get((topic_id, partition))
+        if assigned_in is None:
+            raise _out_of_step(member, f"member '{member_id}' does not have partition {partition} of {topic_id}")
+        if epoch < assigned_in:
+            text = (
+                f"member '{member_id}' has partition {partition} of {topic_id} since epoch {assigned_in}, not {epoch}"
+            )
+            raise _out_of_step(member, text)
 
 
 def check_fetch(groups: Groups, group: str, *, member_id: str | None, epoch: int) -> None:
@@ -108,6 +131,8 @@ def _check_epoch(group: ConsumerGroup, member: ConsumerMemberRecord, epoch: int)
     current = group.current_of(member.member_id).epoch
     if epoch == current:
         return
-    text = f"member '{member.member_id}' is in epoch {current}, not {epoch}"
-    refusal: BarnabasError = IllegalGeneration(text) if member.classic is not None else StaleMemberEpoch(text)
-    raise refusal
+    raise _out_of_step(member, f"member '{member.member_id}' is in epoch {current}, not {epoch}")
+
+
+def _out_of_step(member: ConsumerMemberRecord, text: str) -> BarnabasError:
+    return IllegalGeneration(text) if member.classic is not None else StaleMemberEpoch(text)

@@ -1,9 +1,10 @@
 """Committed offsets: who may commit, what is fetched, deleted, and what expires.
 
-A commit comes from a member, which must be of the current generation or epoch, or from outside of any group protocol
-(no member id, generation -1), which a group takes only while it has no members. An offset expires when nobody has
-needed it for `offsets.retention.minutes`: counted from when the group became empty, or from the commit in a simple
-group and for topics that a group of consumers no longer reads (KIP-211).
+A commit comes from a member, which must be of the current generation or epoch, or in a consumer group of any epoch
+since it has the partitions; or from outside of any group protocol (no member id, generation -1), which a group takes
+only while it has no members. An offset expires when nobody has needed it for `offsets.retention.minutes`: counted from
+when the group became empty, or from the commit in a simple group and for topics that a group of consumers no longer
+reads (KIP-211).
 
 A commit may be part of a transaction (KIP-447): then it is pending until that ends, and whoever asks for stable offsets
 is told to come back.
@@ -104,6 +105,7 @@ def commit(
         instance_id=request.instance_id,
         knows_epochs=request.knows_epochs,
         effects=effects,
+        partitions=((new.topic_id, new.partition) for new in request.offsets),
         is_transactional=request.is_transactional,
     )
     expire_time_ms = NO_EXPIRY if request.retention_ms == DEFAULT_RETENTION else now_ms + request.retention_ms

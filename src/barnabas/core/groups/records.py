@@ -141,6 +141,9 @@ class ConsumerCurrentMemberRecord(msgspec.Struct, frozen=True, array_like=True, 
     state: int = 0
     assigned: tuple[TopicPartitions, ...] = ()
     pending_revocation: tuple[TopicPartitions, ...] = ()
+    # Since which epoch it has each of these (KIP-1251), in their order; nothing when that is `epoch` for all of them.
+    assigned_epochs: tuple[tuple[int, ...], ...] = ()
+    pending_epochs: tuple[tuple[int, ...], ...] = ()
 
 
 class ConsumerRegexRecord(msgspec.Struct, frozen=True, array_like=True, tag=16):

@@ -14,6 +14,7 @@ from barnabas.core.errors import (
     GroupIdNotFound,
     IllegalGeneration,
     InvalidTxnState,
+    StaleMemberEpoch,
     TransactionAbortable,
 )
 from barnabas.core.groups.offsets import CommitRequest, NewOffset
@@ -61,6 +62,6 @@ def _code(error: BarnabasError, version: int) -> int:
         return CoordinatorNotAvailable.kafka_code
     if isinstance(error, TransactionAbortable) and version < _ABORTABLE_FROM:
         return InvalidTxnState.kafka_code
-    if isinstance(error, GroupIdNotFound):
+    if isinstance(error, GroupIdNotFound | StaleMemberEpoch):
         return IllegalGeneration.kafka_code
     return error.kafka_code

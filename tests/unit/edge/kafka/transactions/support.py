@@ -74,8 +74,12 @@ class Client:
             self._sequences[(topic, partition)] = sequence + len(values)
         return code
 
-    async def commit_offset(self, group: str, topic: str, offset: int) -> int:
-        """An offset of a group, in the transaction; the code."""
+    def use_sequences_again(self) -> None:
+        """As if nothing had been written in this epoch."""
+        self._sequences.clear()
+
+    async def commit_offset(self, group: str, topic: str, offset: int, **member: Any) -> int:
+        """An offset of a group, in the transaction; the code. From outside of the group, or from a member of it."""
         if not self.is_new:
             answer = await ask(self.broker, apis.ADD_OFFSETS_TO_TXN, 3, **self.who, group_id=group)
             if answer.error_code.value:
@@ -86,9 +90,8 @@ class Client:
             apis.TXN_OFFSET_COMMIT,
             5 if self.is_new else 3,
             **self.who,
-            group_id=group,
-            generation_id=-1,
             topics=[{"name": topic, "partitions": [partition]}],
+            **{"group_id": group, "generation_id": -1, **member},
         )
         return int(answer.topics[0].partitions[0].error_code.value)
 

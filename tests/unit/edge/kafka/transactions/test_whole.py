@@ -3,7 +3,8 @@
 import pytest
 
 from barnabas.services.broker import Broker
-from tests.unit.edge.kafka.support import create, run
+from barnabas.wire import apis
+from tests.unit.edge.kafka.support import ask, create, run
 from tests.unit.edge.kafka.transactions.support import (
     GENERATIONS,
     NEW,
@@ -81,6 +82,41 @@ def test_offsets_count_with_the_transaction_they_are_committed_in(generation: in
             assert await fetch_offset(broker, "g", "t", stable=False) == (-1 if offset == 5 else 5, 0)
             assert await client.end(commit=commit) == 0
             assert await fetch_offset(broker, "g", "t") == (5, 0)
+
+    run(scenario)
+
+
+def test_offsets_of_a_member_that_is_out_of_step_are_of_another_generation() -> None:
+    """The code of consumer groups for it, STALE_MEMBER_EPOCH, is none that a transactional producer knows."""
+
+    async def scenario(broker: Broker) -> None:
+        await create(broker, "t")
+        joining = {"rebalance_timeout": 5000, "subscribed_topic_names": ("t",), "topic_partitions": ()}
+        member = {"group_id": "g", "member_id": "m", "member_epoch": 0}
+        assert (await ask(broker, apis.CONSUMER_GROUP_HEARTBEAT, 1, **member, **joining)).member_epoch == 1
+        client = Client(broker)
+        await client.init()
+        assert await client.commit_offset("g", "t", 5, generation_id=7, member_id="m") == 22
+        assert await client.commit_offset("g", "t", 5, generation_id=1, member_id="m") == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_batch_with_the_numbers_of_an_ended_transaction_is_refused_not_lost(commit: bool) -> None:
+    async def scenario(broker: Broker) -> None:
+        await create(broker, "t")
+        client = Client(broker, generation=OLD)
+        await client.init()
+        assert await client.send("t", b"A") == 0
+        assert await client.end(commit=commit) == 0
+        client.use_sequences_again()
+        assert await client.send("t", b"B") == 45
+        assert await client.end(commit=False) == 0
+        assert await client.init(producer_id=client.producer_id, producer_epoch=client.epoch) == 0
+        assert await client.send("t", b"B") == 0
+        assert await client.end() == 0
+        assert await read(broker, "t") == ([b"A", b"B"] if commit else [b"B"])
 
     run(scenario)
 
