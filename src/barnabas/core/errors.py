@@ -469,3 +469,33 @@ class OperationNotAttempted(BarnabasError):
     """Nothing was tried, because something beside it in the request is wrong."""
 
     kafka_code = 55
+
+
+class ReplicaNotAvailable(BarnabasError):
+    """This node has no replica of the partition."""
+
+    kafka_code = 9
+
+
+class SecurityDisabled(BarnabasError):
+    """Something that needs an authorizer was asked for, and there is none."""
+
+    kafka_code = 54
+
+
+class LogDirNotFound(BarnabasError):
+    """A directory that is none of this node's data directories."""
+
+    kafka_code = 57
+
+
+class NoReassignmentInProgress(BarnabasError):
+    """A reassignment that is to be cancelled, and is not there."""
+
+    kafka_code = 85
+
+
+class InvalidUpdateVersion(BarnabasError):
+    """A level that a feature cannot be brought to."""
+
+    kafka_code = 95

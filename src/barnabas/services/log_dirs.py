@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, LogDirNotFound
 from barnabas.runtime.disk_space import UNKNOWN_SPACE, DiskSpace, absolute_path, disk_space
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Logs, Partition
@@ -35,6 +35,14 @@ async def describe_log_dir(
         described.sizes.setdefault(partition.name.topic, []).append((partition.name.partition, size))
     described.space = await offload.run(lambda: disk_space(described.path))
     return described
+
+
+def check_log_dir(logs: Logs, path: str) -> None:
+    """Refuse a path that is not the data directory of this node, or one that is offline."""
+    own = absolute_path(logs.data_dir.path)
+    if absolute_path(path) != own:
+        raise LogDirNotFound(f"{path} is not a data directory of this broker, which has {own}")
+    logs.data_dir.health.check()
 
 
 def _partitions(served: ServedTopics, wanted: Mapping[str, Sequence[int]] | None) -> Iterator[Partition]:

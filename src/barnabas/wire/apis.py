@@ -44,17 +44,25 @@ ADD_OFFSETS_TO_TXN: Final = Api(25, "add_offsets_to_txn", 0, 4, 3)
 END_TXN: Final = Api(26, "end_txn", 0, 5, 3)
 WRITE_TXN_MARKERS: Final = Api(27, "write_txn_markers", 1, 2, 1)
 TXN_OFFSET_COMMIT: Final = Api(28, "txn_offset_commit", 0, 5, 3)
+DESCRIBE_ACLS: Final = Api(29, "describe_acls", 1, 3, 2)
+CREATE_ACLS: Final = Api(30, "create_acls", 1, 3, 2)
+DELETE_ACLS: Final = Api(31, "delete_acls", 1, 3, 2)
 DESCRIBE_CONFIGS: Final = Api(32, "describe_configs", 1, 4, 4)
 ALTER_CONFIGS: Final = Api(33, "alter_configs", 0, 2, 2)
+ALTER_REPLICA_LOG_DIRS: Final = Api(34, "alter_replica_log_dirs", 1, 2, 2)
 DESCRIBE_LOG_DIRS: Final = Api(35, "describe_log_dirs", 1, 5, 2)
 CREATE_PARTITIONS: Final = Api(37, "create_partitions", 0, 3, 2)
 DELETE_GROUPS: Final = Api(42, "delete_groups", 0, 2, 2)
 ELECT_LEADERS: Final = Api(43, "elect_leaders", 0, 2, 2)
 INCREMENTAL_ALTER_CONFIGS: Final = Api(44, "incremental_alter_configs", 0, 1, 1)
+ALTER_PARTITION_REASSIGNMENTS: Final = Api(45, "alter_partition_reassignments", 0, 1, 0)
+LIST_PARTITION_REASSIGNMENTS: Final = Api(46, "list_partition_reassignments", 0, 0, 0)
 OFFSET_DELETE: Final = Api(47, "offset_delete", 0, 0, 2**15)
 DESCRIBE_QUORUM: Final = Api(55, "describe_quorum", 0, 2, 0)
+UPDATE_FEATURES: Final = Api(57, "update_features", 0, 2, 0)
 DESCRIBE_CLUSTER: Final = Api(60, "describe_cluster", 0, 2, 0)
 DESCRIBE_PRODUCERS: Final = Api(61, "describe_producers", 0, 0, 0)
+UNREGISTER_BROKER: Final = Api(64, "unregister_broker", 0, 0, 0)
 DESCRIBE_TRANSACTIONS: Final = Api(65, "describe_transactions", 0, 0, 0)
 LIST_TRANSACTIONS: Final = Api(66, "list_transactions", 0, 2, 0)
 CONSUMER_GROUP_HEARTBEAT: Final = Api(68, "consumer_group_heartbeat", 0, 1, 0)
@@ -89,17 +97,25 @@ APIS: Final[dict[int, Api]] = {
         END_TXN,
         WRITE_TXN_MARKERS,
         TXN_OFFSET_COMMIT,
+        DESCRIBE_ACLS,
+        CREATE_ACLS,
+        DELETE_ACLS,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
+        ALTER_REPLICA_LOG_DIRS,
         DESCRIBE_LOG_DIRS,
         CREATE_PARTITIONS,
         DELETE_GROUPS,
         ELECT_LEADERS,
         INCREMENTAL_ALTER_CONFIGS,
+        ALTER_PARTITION_REASSIGNMENTS,
+        LIST_PARTITION_REASSIGNMENTS,
         OFFSET_DELETE,
         DESCRIBE_QUORUM,
+        UPDATE_FEATURES,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
+        UNREGISTER_BROKER,
         DESCRIBE_TRANSACTIONS,
         LIST_TRANSACTIONS,
         CONSUMER_GROUP_HEARTBEAT,

@@ -30,7 +30,7 @@ def check_assignments(
     for replicas in assignments:
         if replication_factor is None:
             replication_factor = len(replicas)
-        _check_replicas(image, replicas)
+        check_replicas(image, replicas)
         if len(replicas) != replication_factor:
             raise InvalidReplicaAssignment(
                 f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is "
@@ -39,7 +39,8 @@ def check_assignments(
     return [tuple(replicas) for replicas in assignments]
 
 
-def _check_replicas(image: Image, replicas: Sequence[int]) -> None:
+def check_replicas(image: Image, replicas: Sequence[int]) -> None:
+    """Refuse replicas that the cluster cannot hold: none, on a node that is not there, or twice on one."""
     if not replicas:
         raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
     for index, node in enumerate(replicas):

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from barnabas.core.errors import InvalidRequest
+from barnabas.core.errors import BrokerIdNotRegistered, InvalidRequest
 from barnabas.core.metadata.decision import Decision
 from barnabas.core.metadata.image import Image, Node
 from barnabas.core.metadata.records import ClusterRecord, FeatureRecord, NodeRecord, ProducerIdsRecord
@@ -21,6 +21,13 @@ def register_node(
     """Take a node into the cluster, or note how it has changed."""
     node = NodeRecord(node_id, host, port, rack, incarnation)
     return Decision([] if image.nodes.get(node_id) == node else [node], node)
+
+
+def unregister_node(image: Image, node_id: int) -> Decision[None]:
+    """Take a node out of the cluster. There is one, and it is alive, so this is always refused."""
+    if node_id not in image.nodes:
+        raise BrokerIdNotRegistered(f"Broker ID {node_id} is not currently registered")
+    raise InvalidRequest(f"broker {node_id} is running: only one that is gone for good can be unregistered")
 
 
 def allocate_producer_ids(image: Image, count: int) -> Decision[range]:

@@ -10,15 +10,11 @@ from typing import Any, Final
 from barnabas.core.errors import InvalidRequest
 from barnabas.edge.kafka.asked import Asked
 from barnabas.services.broker import Broker
+from barnabas.services.features import SUPPORTED_FEATURES, finalized_features
 from barnabas.wire.apis import API_VERSIONS, APIS
 from barnabas.wire.errors import UnsupportedVersion
 from barnabas.wire.frame import RequestHeader, answer_head
 from barnabas.wire.responses import Values, write_response
-
-SUPPORTED_FEATURES: Final = {"group.version": (0, 1), "metadata.version": (7, 30), "transaction.version": (0, 2)}
-"""The levels of each feature. Of `metadata.version`, from Kafka 3.3 to 4.3, admin clients show it and nothing depends
-on it; `group.version` 1 is that there are consumer groups (KIP-848), `transaction.version` 2 that each transaction has
-an epoch of its own (KIP-890)."""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _API_KEYS: Final = [
@@ -35,7 +31,6 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
     """See the module."""
     if asked.version >= 3 and not _is_software(request.client_software_name, request.client_software_version):
         return {"error_code": InvalidRequest.kafka_code}
-    finalized = {name: levels[1] for name, levels in SUPPORTED_FEATURES.items()} | broker.image.features
     return {
         "error_code": 0,
         "api_keys": _API_KEYS,
@@ -48,7 +43,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
         "finalized_features_epoch": max(broker.metadata.high_watermark - 1, 0),
         "finalized_features": [
             {"name": name, "min_version_level": level, "max_version_level": level}
-            for name, level in sorted(finalized.items())
+            for name, level in sorted(finalized_features(broker.image).items())
         ],
     }
 

@@ -10,6 +10,7 @@ from barnabas.services.broker import Broker
 from barnabas.wire.requests import to_ms
 from barnabas.wire.responses import Values
 
+NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
 DONE: Final[Values] = {"error_code": 0, "error_message": None}
 
 

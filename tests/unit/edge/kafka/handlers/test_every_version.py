@@ -78,6 +78,20 @@ REQUESTS: dict[Api, list[dict[str, Any]]] = {
     apis.OFFSET_FOR_LEADER_EPOCH: [{"topics": [{**TOPIC, "partitions": PARTITIONS}]}],
     apis.DESCRIBE_CONFIGS: [{"resources": RESOURCES, "include_synonyms": True, "include_documentation": True}],
     apis.ALTER_CONFIGS: [{"resources": RESOURCES}],
+    apis.DESCRIBE_ACLS: [{"resource_type_filter": 2, "operation": 1, "permission_type": 1}],
+    apis.CREATE_ACLS: [{"creations": [{"resource_type": 2, "resource_name": "there"}]}],
+    apis.DELETE_ACLS: [{"filters": [{"resource_type_filter": 2}]}],
+    apis.ALTER_REPLICA_LOG_DIRS: [{"dirs": [{"path": "/data", "topics": [{**TOPIC, "partitions": (0, 7)}]}]}],
+    apis.ALTER_PARTITION_REASSIGNMENTS: [
+        {"topics": [{**TOPIC, "partitions": [{"partition_index": 0, "replicas": replicas}]}]}
+        for replicas in (None, (1,), (2,))
+    ],
+    apis.LIST_PARTITION_REASSIGNMENTS: [{"topics": None}, {"topics": [{**TOPIC, "partition_indexes": (0, 7)}]}],
+    apis.UPDATE_FEATURES: [
+        {"feature_updates": [{"feature": "group.version", "max_version_level": level, "upgrade_type": 1}]}
+        for level in (1, 9)
+    ],
+    apis.UNREGISTER_BROKER: [{"broker_id": broker_id} for broker_id in (1, 9)],
     apis.DESCRIBE_LOG_DIRS: [{"topics": None}, {"topics": [{**TOPIC, "partitions": (0, 7)}]}],
     apis.CREATE_PARTITIONS: [{"topics": [{"name": "there", "count": 4}, {"name": "not-there", "count": 4}]}],
     apis.ELECT_LEADERS: [{"topic_partitions": None}, {"topic_partitions": [{**TOPIC, "partitions": (0, 7)}]}],

@@ -1,0 +1,17 @@
+"""DescribeAcls, versions 1 to 3: list rules.
+
+There is no authorizer, so it is refused with SECURITY_DISABLED, as in Kafka without one.
+"""
+
+from typing import Any
+
+from barnabas.core.errors import SecurityDisabled
+from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.handlers.outcome import NO_AUTHORIZER, refused
+from barnabas.services.broker import Broker
+from barnabas.wire.responses import Values
+
+
+async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - nothing is looked at
+    """See the module."""
+    return {"throttle_time": 0, "resources": (), **refused(SecurityDisabled(NO_AUTHORIZER))}
