@@ -157,7 +157,7 @@ class GroupClient(Client):
             }
             for topic, numbers in by_topic(offsets).items()
         ]
-        is_fenced = group.is_fenced(author, incarnation=self.world.incarnation)
+        is_fenced = self._must_be_refused(group, author, offsets)
         answer = await self.put(
             OFFSET_COMMIT,
             version,
@@ -173,7 +173,7 @@ class GroupClient(Client):
             return None
         now = self.world.tick()
         (code,) = {int(each.error_code) for topic in answer.topics for each in topic.partitions}
-        if code == OK and is_fenced and group.is_fenced(author, incarnation=self.world.incarnation):
+        if code == OK and is_fenced and self._must_be_refused(group, author, offsets):
             raise Violation(f"{group.name}: {author} commits though it is fenced")
         for commit in commits.values():
             if code == OK:
@@ -182,6 +182,10 @@ class GroupClient(Client):
                 commit.is_refused = code not in BUSY  # the log may have taken what could not be synced
         self.world.counts["committed" if code == OK else "fenced" if is_fenced else "refused"] += 1
         return code
+
+    def _must_be_refused(self, group: GroupHistory, author: Author, partitions: Iterable[At]) -> bool:
+        incarnation, now_s = self.world.incarnation, self.world.now_s()
+        return group.must_refuse(author, partitions, incarnation=incarnation, now_s=now_s)
 
 
 def by_topic(partitions: Iterable[At]) -> dict[str, list[int]]:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from tests.simulation.node_history import Violation
 
+SESSION_S: Final = 3.0  # of every member
 NEVER: Final = 1 << 62
 NO_OFFSET: Final = -1
 
@@ -73,7 +74,8 @@ class OffsetHistory:
             return
         for other in self._firm:
             # A request of one member that was given up may be overtaken by its next one on another connection.
-            if other.firm < now and other.offset > commit.offset and other.author != commit.author:
+            is_by_another = other.author.member_id != commit.author.member_id
+            if other.firm < now and other.offset > commit.offset and is_by_another:
                 raise Violation(f"{self.name}: went back from {other.offset} ({other.tag}) to {commit.tag}")
         commit.firm = now
         self._firm.append(commit)
@@ -149,10 +151,25 @@ class GroupHistory:
     # All members.
 
     def is_fenced(self, author: Author, *, incarnation: int) -> bool:
-        """Whether a commit that is sent now by this author must be refused; incarnation 0: whatever becomes of it."""
-        if self.gone.get(author.member_id, -1) in (None, incarnation):
+        """Whether this author is over, as far as that is known now; incarnation 0: whatever becomes of the node."""
+        return self._is_out(author, incarnation) or author.epoch < self.epochs.get(author.member_id, -1)
+
+    def must_refuse(self, author: Author, partitions: Iterable[At], *, incarnation: int, now_s: float) -> bool:
+        """Whether a commit that is sent now by this author must be refused. In an older epoch of a consumer group it
+        may be for what the member has had ever since (KIP-1251), and must not be for what is another's.
+        """
+        if self._is_out(author, incarnation):
             return True
-        return author.epoch < max(self.generation, self.epochs.get(author.member_id, -1))
+        is_old = author.epoch < self.epochs.get(author.member_id, -1)
+        return is_old and any(self.is_held_by_another(at, author.member_id, now_s=now_s) for at in partitions)
+
+    def is_held_by_another(self, at: At, member_id: str, *, now_s: float) -> bool:
+        """Whether a member has a partition that is not this one, and cannot have lost it."""
+        others = (owner for owner in self.owners if at in owner.holds and owner.member_id != member_id)
+        return any(owner.is_live(now_s, SESSION_S) for owner in others)
+
+    def _is_out(self, author: Author, incarnation: int) -> bool:
+        return self.gone.get(author.member_id, -1) in (None, incarnation) or author.epoch < self.generation
 
     def check_all_owned(self, owned: Iterable[Iterable[At]], counts: Mapping[str, int], topics: Iterable[str]) -> str:
         """What is wrong with these being all members' partitions; nothing if they are all there, each once."""

@@ -11,11 +11,10 @@ from typing import Final
 
 from tests.simulation.group_clients import GroupClient, GroupWorld
 from tests.simulation.group_codes import BUSY, OUT_OF_STEP, REBALANCING
-from tests.simulation.group_history import At, Author, GroupHistory
+from tests.simulation.group_history import SESSION_S, At, Author, GroupHistory
 from tests.simulation.node_clients import OK
 from tests.simulation.node_history import Violation
 
-SESSION_S: Final = 3.0
 REBALANCE_S: Final = 5.0
 HEARTBEAT_S: Final = 0.5
 TROUBLE: Final = 0.12  # the chance that a member does something else than its work, each time
@@ -110,7 +109,8 @@ class Member(GroupClient):
         """As what it was: over for good, else a restarted node might take it rightly."""
         author = self.random.choice(self.former)
         at = At(self.topics[0], self.random.randrange(self.world.counts_of[self.topics[0]]))
-        if author != self.author and self.group.is_fenced(author, incarnation=0):
+        is_over = self.group.must_refuse(author, [at], incarnation=0, now_s=self.world.now_s())
+        if author != self.author and is_over:
             await self.commit(self.group, author, {at: self.random.randrange(3)}, instance_id=self.instance_id)
 
     # Work.

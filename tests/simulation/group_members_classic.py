@@ -18,8 +18,8 @@ from tests.simulation.group_codes import (
     SYNC_GROUP,
     UNKNOWN_MEMBER,
 )
-from tests.simulation.group_history import At, GroupHistory
-from tests.simulation.group_members import REBALANCE_S, SESSION_S, Member
+from tests.simulation.group_history import SESSION_S, At, GroupHistory
+from tests.simulation.group_members import REBALANCE_S, Member
 from tests.simulation.node_clients import OK
 from tests.simulation.node_history import Violation
 

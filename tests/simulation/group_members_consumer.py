@@ -13,8 +13,8 @@ from tests.simulation.group_codes import (
     UNKNOWN_MEMBER,
     UNRELEASED_INSTANCE,
 )
-from tests.simulation.group_history import At, GroupHistory, Owner
-from tests.simulation.group_members import REBALANCE_S, SESSION_S, Member
+from tests.simulation.group_history import SESSION_S, At, GroupHistory, Owner
+from tests.simulation.group_members import REBALANCE_S, Member
 from tests.simulation.node_clients import OK
 from tests.simulation.node_history import Violation
 

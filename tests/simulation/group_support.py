@@ -16,8 +16,8 @@ import msgspec
 from barnabas.testing.disk import Keep
 from barnabas.testing.simulation import Simulation
 from tests.simulation.group_clients import Auditor, GroupClient, Loner
-from tests.simulation.group_history import GroupHistory
-from tests.simulation.group_members import HEARTBEAT_S, SESSION_S, Member
+from tests.simulation.group_history import SESSION_S, GroupHistory
+from tests.simulation.group_members import HEARTBEAT_S, Member
 from tests.simulation.group_members_classic import ClassicMember
 from tests.simulation.group_members_consumer import ConsumerMember
 from tests.simulation.node_history import Violation

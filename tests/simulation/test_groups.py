@@ -65,6 +65,14 @@ def take_commits_of_any_generation(patch: pytest.MonkeyPatch) -> None:
 
 def take_commits_of_any_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(offset_access, "_check_epoch", lambda *_arguments: None)
+    patch.setattr(offset_access, "held_since", lambda _current: _EverSince())
+
+
+class _EverSince:
+    """Everything, always."""
+
+    def get(self, _partition: object) -> int:
+        return 0
 
 
 def _ignore_timers(patch: pytest.MonkeyPatch, kind: str) -> None:
