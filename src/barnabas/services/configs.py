@@ -24,6 +24,7 @@ from barnabas.services.broker_config import BrokerConfig
 from barnabas.services.catalogue.setting import InvalidSetting, UnknownSetting
 from barnabas.services.internal_topics import check_settings
 from barnabas.services.live_config import ALL_BROKERS, check_thread_counts, effective_config
+from barnabas.services.loggers import describe_loggers
 from barnabas.services.settings import (
     Change,
     DescribedSetting,
@@ -72,10 +73,11 @@ def describe(image: Image, config: BrokerConfig, resource: ConfigResource) -> li
     if kind == GROUP_RESOURCE:
         return _describe_group(image, config, name)
     if kind == BROKER_LOGGER_RESOURCE:
-        _check_own_node(name, config)
-    elif kind != CLIENT_METRICS_RESOURCE:
+        check_own_node(name, config)
+        return describe_loggers()
+    if kind != CLIENT_METRICS_RESOURCE:
         raise InvalidRequest(f"resource type {kind} does not exist")
-    elif not name:
+    if not name:
         raise InvalidRequest("a subscription of client metrics needs a name")
     return []
 
@@ -105,7 +107,7 @@ def _describe_broker(image: Image, config: BrokerConfig, name: str) -> list[Desc
     for_all = image.config_of(BROKER_RESOURCE, ALL_BROKERS)
     if name == ALL_BROKERS:
         return describe_broker_defaults(for_all)
-    _check_own_node(name, config)
+    check_own_node(name, config)
     return describe_broker(config, dynamic=_own(image, config), dynamic_default=for_all)
 
 
@@ -170,13 +172,13 @@ def _check_alterable(image: Image, config: BrokerConfig, resource: ConfigResourc
         image.get_topic(resource.name)
     elif resource.type == BROKER_RESOURCE:
         if resource.name != ALL_BROKERS:
-            _check_own_node(resource.name, config)
+            check_own_node(resource.name, config)
     elif resource.type == GROUP_RESOURCE:
         _check_group_name(resource.name)
-    elif resource.type in (BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE):
-        raise InvalidRequest(
-            "only topics, groups and brokers have settings here: those of client metrics and loggers are not served"
-        )
+    elif resource.type == CLIENT_METRICS_RESOURCE:
+        raise InvalidRequest("client metrics have no settings here: they are not served")
+    elif resource.type == BROKER_LOGGER_RESOURCE:
+        raise InvalidRequest("levels of loggers are altered one by one (IncrementalAlterConfigs), not all replaced")
     else:
         raise InvalidRequest(f"resource type {resource.type} does not exist")
 
@@ -186,7 +188,8 @@ def _check_group_name(name: str) -> None:
         raise InvalidRequest("a group needs a name")
 
 
-def _check_own_node(name: str, config: BrokerConfig) -> None:
+def check_own_node(name: str, config: BrokerConfig) -> None:
+    """Refuse the name of a broker that is not this one."""
     if not (name.isascii() and name.isdecimal()):
         raise InvalidRequest(f"a broker is named by its number, not {name!r}")
     if int(name) != config.node_id:

@@ -23,6 +23,7 @@ Value = str | int | float | bool | tuple[str, ...]
 class SettingType(IntEnum):
     """The type of a setting, numbered as in a DescribeConfigs response."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -171,6 +172,7 @@ _TYPE_SAYS: Final = {
     SettingType.LIST: "a list, its parts apart by commas, none empty or twice",
     SettingType.CLASS: "the name of a class",
     SettingType.PASSWORD: "a text",
+    SettingType.UNKNOWN: "a text",
 }
 
 

@@ -48,7 +48,7 @@ class DescribedSetting(msgspec.Struct, frozen=True, kw_only=True):
     is_read_only: bool
     synonyms: list[Synonym]
     type: SettingType
-    doc: str
+    doc: str | None
 
 
 _NOTHING: Final[Mapping[str, str]] = {}

@@ -11,8 +11,8 @@ from barnabas.services.configs import Decide, alter
 from barnabas.wire.responses import Values
 
 
-async def alter_each(broker: Broker, request: Any, decider: Callable[[Any], Decide]) -> Values:
-    """Alter all resources of a request; `decider` makes of one what decides its change."""
+async def alter_each(broker: Broker, request: Any, decider: Callable[[Any], Decide | None]) -> Values:
+    """Alter all resources of a request; `decider` makes of one what decides its change, None if it is made already."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     answers = []
     for resource in request.resources:
@@ -20,7 +20,9 @@ async def alter_each(broker: Broker, request: Any, decider: Callable[[Any], Deci
         try:
             if counts[key] > 1:
                 raise InvalidRequest("Each resource must appear at most once.")
-            await alter(broker.metadata, decider(resource), validate_only=request.validate_only)
+            decide = decider(resource)
+            if decide is not None:
+                await alter(broker.metadata, decide, validate_only=request.validate_only)
             outcome = DONE
         except BarnabasError as error:
             outcome = refused(error)

@@ -1,7 +1,7 @@
-"""DescribeConfigs, versions 1 to 4: the settings of topics, of groups and of this broker.
+"""DescribeConfigs, versions 1 to 4: the settings of topics, of groups and of this broker, and its loggers.
 
-Differs from Kafka: client metrics and loggers are described as having no settings, as none are served, and groups as
-having those of consumer groups only; an unknown type of resource is refused alone, not with its whole request.
+Differs from Kafka: client metrics are described as having no settings, as none are served, and groups as having those
+of consumer groups only; an unknown type of resource is refused alone, not with its whole request.
 """
 
 from typing import Any

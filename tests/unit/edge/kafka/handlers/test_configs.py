@@ -135,10 +135,9 @@ def test_a_resource_that_is_not_here_is_refused_alone(kind: int, name: str, code
     run(scenario)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(LOGGER, "1"), (METRICS, "m")])
-def test_what_has_no_settings_here_is_described_as_having_none(kind: int, name: str) -> None:
+def test_what_has_no_settings_here_is_described_as_having_none() -> None:
     async def scenario(broker: Broker) -> None:
-        assert await described(broker, kind, name) == {}
+        assert await described(broker, METRICS, "m") == {}
 
     run(scenario)
 
@@ -183,7 +182,6 @@ def test_validating_alters_nothing() -> None:
         (BROKER, "1", setting("no.such", "1"), 40),
         (BROKER, "1", setting("no.such", "1", APPEND), 40),
         (BROKER, "2", setting("log.retention.ms", "3"), 42),
-        (LOGGER, "1", setting("root", "INFO"), 42),
         (METRICS, "m", setting("interval.ms", "1000"), 42),
         (GROUP, "", setting("consumer.session.timeout.ms", "50000"), 42),
         (GROUP, "g", setting("share.session.timeout.ms", "50000"), 40),
