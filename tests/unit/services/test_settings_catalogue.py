@@ -76,7 +76,8 @@ def test_every_setting_says_what_it_is_for_and_whether_it_does_anything() -> Non
 
 def test_types_have_the_numbers_of_a_describe_configs_response() -> None:
     assert {kind.name: kind.value for kind in SettingType} == {
-        "UNKNOWN": 0, "BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4, "LONG": 5, "DOUBLE": 6, "LIST": 7, "CLASS": 8, "PASSWORD": 9,
+        "UNKNOWN": 0, "BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4,
+        "LONG": 5, "DOUBLE": 6, "LIST": 7, "CLASS": 8, "PASSWORD": 9,
     }  # fmt: skip
 
 
