@@ -96,15 +96,18 @@ def test_acks_all_waits_for_the_disk_after_the_coordinator_too() -> None:
 
 
 @pytest.mark.parametrize("settings", MUST_OPEN, ids=str)
-def test_a_retry_is_answered_without_asking_even_when_its_transaction_is_over(settings: dict[str, Any]) -> None:
+def test_a_retry_is_answered_without_asking_until_its_transaction_is_over(settings: dict[str, Any]) -> None:
     async def scenario(broker: Broker) -> None:
         await create(broker, "t", **settings)
         caller, admission = Caller(broker), with_admission(broker)
         await codes(send(caller, part(0)))
-        end(broker, 0, version=1)
         response = await send(caller, part(0)).read()
         assert response.responses[0].partition_responses[0].base_offset == 0
         assert len(admission.asked) == 1
+        end(broker, 0, version=1)
+        assert await codes(send(caller, part(0))) == [45]  # with the numbers of the first, but not a retry of it
+        assert await codes(send(caller, part(1))) == [0]
+        assert len(admission.asked) == 3
 
     run(scenario)
 
