@@ -314,6 +314,11 @@ class Partition:
         self._growth_waiters.pop(waiter, None)
 
     @property
+    def is_behind(self) -> bool:
+        """Whether something was appended that may not be read yet."""
+        return self._log is not None and self.high_watermark < self._log.end_offset
+
+    @property
     def end_offset(self) -> int:
         log = self.find_log()
         return 0 if log is None else log.end_offset

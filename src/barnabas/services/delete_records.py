@@ -11,6 +11,7 @@ from barnabas.core.metadata.names import is_internal
 from barnabas.runtime.partition import Logs, Partition
 from barnabas.services.offsets import log_of
 from barnabas.services.served import ServedTopic
+from barnabas.services.syncing import wait_synced
 from barnabas.storage.truncate import delete_before
 
 TO_HIGH_WATERMARK: Final = -1
@@ -23,6 +24,9 @@ async def delete_records(logs: Logs, topic: ServedTopic, partition: Partition, o
     if topic.config.log.is_compacted and not topic.config.log.is_deleted:
         raise PolicyViolation(f"'{topic.name}' has cleanup.policy=compact: its records are not deleted from the front")
     log = log_of(logs, partition)
+    if log is not None and (offset == TO_HIGH_WATERMARK or partition.high_watermark < offset <= log.end_offset):
+        await wait_synced((partition,))
+        log = log_of(logs, partition)
     offset = _checked(partition, offset)
     if log is None or offset <= log.log_start_offset:
         return 0 if log is None else log.log_start_offset

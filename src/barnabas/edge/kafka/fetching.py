@@ -9,7 +9,7 @@ Differs from Kafka: no followers and no preferred read replicas yet; a fetch by 
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeGuard
 from uuid import UUID
 
 from barnabas.core.errors import BarnabasError, UnknownTopicId, UnknownTopicOrPartition
@@ -18,11 +18,13 @@ from barnabas.runtime.partition import Partition
 from barnabas.services.broker import Broker
 from barnabas.services.fetch import Found, Wanted, check_replica
 from barnabas.services.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, PartitionKey, Session
+from barnabas.services.syncing import SYNC_WAIT_S, Unsynced
 from barnabas.wire.fetch import TOPIC_IDS_FROM, FetchedPartition, FetchedTopic, write_fetch
 from barnabas.wire.fetch_request import FetchRequest, read_fetch
 from barnabas.wire.frame import RequestHeader, answer_head
 
 READ_COMMITTED: Final = 1
+_ALL_SYNCED: Final = Unsynced(())
 
 
 class Fetching:
@@ -39,7 +41,7 @@ class Fetching:
         except BarnabasError as error:
             return _encode(header, [], error_code=error.kafka_code)
         fetch.look()
-        if fetch.must_wait:
+        if fetch.must_wait or fetch.note_unsynced():
             return LongPoll(fetch, max_wait_s=request.max_wait_ms / 1000)
         return fetch.answer()
 
@@ -98,11 +100,24 @@ class OneFetch:
         self._found: dict[PartitionKey, Found | BarnabasError] = {}
         self._size = 0
         self._is_urgent = False  # an error or a divergence is told at once
+        self._unsynced = _ALL_SYNCED
 
     @property
     def must_wait(self) -> bool:
         """Whether there is too little to answer yet."""
         return self._size < self._min_bytes and self._max_wait_ms > 0 and not self._is_urgent and bool(self._wanted)
+
+    def note_unsynced(self) -> bool:
+        """Whether nothing was found, and there will be something when the sync that is under way is done."""
+        if self._size or self._is_urgent:
+            return False
+        self._unsynced = Unsynced(each.partition for each in self._found.values() if _is_ahead(each))
+        return self.awaits_sync
+
+    @property
+    def awaits_sync(self) -> bool:
+        """Whether there is still nothing, and what was noted is not synced."""
+        return not self._size and not self._is_urgent and bool(self._unsynced)
 
     def look(self) -> None:
         """Find what there is now."""
@@ -189,21 +204,25 @@ class OneFetch:
 
 
 class LongPoll:
-    """A fetch that waits for its partitions to grow. Called with its slot, it answers into it."""
+    """A fetch that waits for its partitions to grow. Called with its slot, it answers into it.
 
-    __slots__ = ("_deadline", "_fetch", "_is_done", "_is_scheduled", "_slot", "_timer")
+    One whose time is over with nothing found waits a little longer when its partitions have records that are being
+    synced (`services.syncing`): whoever was told that they are written is to find them, however little it waits.
+    """
+
+    __slots__ = ("_deadline", "_fetch", "_is_done", "_is_overdue", "_is_scheduled", "_slot", "_timer")
 
     def __init__(self, fetch: OneFetch, *, max_wait_s: float) -> None:
         self._fetch = fetch
         self._slot: Slot | None = None
-        self._is_done = self._is_scheduled = False
+        self._is_done = self._is_scheduled = self._is_overdue = False
         self._deadline = asyncio.get_running_loop().time() + max_wait_s
         self._timer: asyncio.TimerHandle | None = None
 
     def __call__(self, slot: Slot) -> None:
         loop = asyncio.get_running_loop()
         self._slot = slot
-        self._timer = loop.call_at(self._deadline, self._finish)
+        self._timer = loop.call_at(self._deadline, self._on_time)
         slot.on_close, slot.on_hurry = self.cancel, self._finish
         self._park()
 
@@ -222,10 +241,18 @@ class LongPoll:
         if self._is_done:
             return
         self._fetch.look()
-        if self._fetch.must_wait:
+        if self._fetch.awaits_sync if self._is_overdue else self._fetch.must_wait:
             self._park()
         else:
             self._finish()
+
+    def _on_time(self) -> None:
+        """What the client wanted to wait is over."""
+        if self._is_overdue or not self._fetch.note_unsynced():
+            self._finish()
+            return
+        self._is_overdue = True
+        self._timer = asyncio.get_running_loop().call_later(SYNC_WAIT_S, self._on_time)
 
     def cancel(self) -> None:
         """Nobody waits for the answer any more."""
@@ -241,6 +268,13 @@ class LongPoll:
         self.cancel()
         assert self._slot is not None
         self._slot.continue_with(self._fetch.answer())
+
+
+def _is_ahead(found: Found | BarnabasError) -> TypeGuard[Found]:
+    """Whether the client is where the watermark is, and the log has more."""
+    if not isinstance(found, Found) or not found.partition.is_behind:
+        return False
+    return found.high_watermark <= found.offset < found.partition.end_offset
 
 
 def _read_wanted(request: FetchRequest) -> dict[PartitionKey, Wanted]:

@@ -33,6 +33,7 @@ from barnabas.storage.data_dir import DataDir
 from barnabas.storage.disk import Disk
 from barnabas.testing.dice import SimulatedDice, derive_random
 from barnabas.testing.disk import SimulatedDisk
+from barnabas.testing.loop import SimulatedLoop
 from barnabas.wire.apis import Api
 from barnabas.wire.frame import RequestHeader
 from barnabas.wire.requests import read_request
@@ -96,15 +97,18 @@ async def serving(
         flushing.cancel()
 
 
-def run(scenario: Callable[[Broker], Awaitable[None]], config: BrokerConfig | None = None) -> None:
-    """Run a scenario with a broker of its own."""
+def run(
+    scenario: Callable[[Broker], Awaitable[None]], config: BrokerConfig | None = None, *, is_virtual: bool = False
+) -> None:
+    """Run a scenario with a broker of its own; in virtual time, for one that waits for a time to pass."""
 
     async def main() -> None:
         async with serving(config) as broker:
             await scenario(broker)
 
     try:
-        asyncio.run(main())
+        with asyncio.Runner(loop_factory=(lambda: SimulatedLoop(1)) if is_virtual else None) as runner:
+            runner.run(main())
     except* AssertionError as group:
         raise group.exceptions[0] from None
 

@@ -4,12 +4,14 @@ Differs from Kafka: whoever asks, a replica or a debugging consumer included, is
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from barnabas.core.errors import BarnabasError, InvalidRequest
+from barnabas.core.errors import BarnabasError, InvalidRequest, UnknownTopicOrPartition
 from barnabas.core.model import NO_EPOCH
 from barnabas.edge.kafka.asked import Asked
+from barnabas.runtime.partition import Partition
 from barnabas.services.broker import Broker
 from barnabas.services.fetch import check_leader_epoch
 from barnabas.services.offsets import (
@@ -23,6 +25,7 @@ from barnabas.services.offsets import (
     Lookup,
     find_offset,
 )
+from barnabas.services.syncing import wait_synced
 from barnabas.storage.lookup import TimedOffset
 from barnabas.wire.errors import UnsupportedVersion
 from barnabas.wire.responses import Values
@@ -45,6 +48,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
     """See the module."""
     is_committed = getattr(request, "isolation_level", 0) == _READ_COMMITTED
     counts = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    await wait_synced(_asked_for_ends(broker, request))
     outcomes: dict[Key, Outcome] = {}
     lookups: dict[Key, Lookup] = {}
     for topic in request.topics:
@@ -65,6 +69,17 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
         looked = await broker.threads.compute.run(lambda: _look_all(list(lookups.values())))
         outcomes.update(zip(lookups, looked, strict=True))
     return {"throttle_time": 0, "topics": _topics(counts, outcomes)}
+
+
+def _asked_for_ends(broker: Broker, request: Any) -> Iterator[Partition]:
+    """The partitions of which more than the beginning is asked for: what is being synced may be the answer."""
+    for topic in request.topics:
+        served = broker.served.by_name.get(topic.name)
+        if served is not None:
+            for wanted in topic.partitions:
+                if wanted.timestamp >= NEWEST_TIMESTAMP and wanted.timestamp != EARLIEST:
+                    with suppress(UnknownTopicOrPartition):
+                        yield served.get(wanted.partition_index)
 
 
 def _find(broker: Broker, key: Key, wanted: Any, *, version: int, is_committed: bool) -> TimedOffset | Lookup:

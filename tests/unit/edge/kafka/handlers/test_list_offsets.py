@@ -77,7 +77,7 @@ def test_nobody_hears_of_records_that_are_not_durable_yet() -> None:
         assert await offset_of(broker, LATEST) == (0, 1, -1, 0)
         assert await offset_of(broker, 1500) == await offset_of(broker, NEWEST) == (0, -1, -1, -1)
 
-    run(scenario)
+    run(scenario, is_virtual=True)
 
 
 def test_a_read_committed_client_hears_of_nothing_in_an_open_transaction() -> None:
