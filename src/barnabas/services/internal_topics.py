@@ -30,7 +30,7 @@ def check_may_alter(name: str, config: BrokerConfig, *, doing: str) -> None:
 def check_settings(name: str, settings: Mapping[str, str | None], config: BrokerConfig) -> None:
     """Refuse settings for one of the node's own topics by which old records in it would be deleted; None is unset."""
     if CLEANUP_POLICY in settings and (settings[CLEANUP_POLICY] or "").strip() != COMPACT:
-        check_may_alter(name, config, doing=f"any {CLEANUP_POLICY} but {COMPACT}")
+        check_may_alter(name, config, doing=f"a {CLEANUP_POLICY} other than {COMPACT}")
 
 
 def with_internal_defaults(name: str, settings: Mapping[str, str]) -> Mapping[str, str]:

@@ -73,7 +73,7 @@ class Topics:
 
     def _decide_deletion(self, image: Image, name: str) -> Decision[Topic]:
         decision = delete_topic(image, name)
-        check_may_alter(name, self._config, doing="to delete it")
+        check_may_alter(name, self._config, doing="deleting it")
         return decision
 
     def check_deletable(self) -> None:
@@ -97,5 +97,5 @@ class Topics:
         self, image: Image, name: str, count: int, assignments: Sequence[Sequence[int]] | None
     ) -> Decision[range]:
         decision = create_partitions(image, name, count, assignments)
-        check_may_alter(name, self._config, doing="more partitions")
+        check_may_alter(name, self._config, doing="adding partitions")
         return decision

@@ -12,6 +12,14 @@ from barnabas.services.catalogue.setting import SettingType
 from barnabas.services.transaction_settings import TransactionSettings
 
 _COUNT: Final = About(SettingType.INT, "In Kafka, a number of threads.", at_least=1, has_effect=False, is_dynamic=True)
+_RATE: Final = About(
+    SettingType.LONG,
+    "In Kafka, bytes a second that moving replicas may take. Replicas cannot be moved yet.",
+    at_least=0,
+    has_effect=False,
+    is_dynamic=True,
+)
+UNLIMITED_RATE: Final = 2**63 - 1
 _CLEANER_SIZE: Final = "In Kafka, memory of the threads that compact. Here compaction takes what a log needs."
 
 
@@ -38,3 +46,6 @@ class UnusedSettings(TransactionSettings, frozen=True, kw_only=True):
             SettingType.DOUBLE, "In Kafka, how fast compaction may read and write.", has_effect=False, is_dynamic=True
         ),
     ] = sys.float_info.max
+    leader_replication_throttled_rate: Annotated[int, _RATE] = UNLIMITED_RATE
+    follower_replication_throttled_rate: Annotated[int, _RATE] = UNLIMITED_RATE
+    replica_alter_log_dirs_io_max_bytes_per_second: Annotated[int, _RATE] = UNLIMITED_RATE

@@ -102,7 +102,13 @@ def test_only_what_can_be_altered_is_not_read_only() -> None:
     async def scenario(broker: Broker) -> None:
         found = await described(broker, BROKER, "1")
         alterable = {"max.connections", "num.io.threads", "log.cleaner.backoff.ms", "producer.id.expiration.ms"}
-        alterable |= {"message.max.bytes", "min.insync.replicas", "log.retention.ms", "background.threads"}
+        alterable |= {
+            "leader.replication.throttled.rate",
+            "message.max.bytes",
+            "min.insync.replicas",
+            "log.retention.ms",
+            "background.threads",
+        }
         fixed = {"listeners", "node.id", "log.dirs", "num.partitions", "log.retention.hours", "log.cleaner.enable"}
         assert all(not found[name].read_only for name in alterable)
         assert all(found[name].read_only for name in fixed)
