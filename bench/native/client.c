@@ -64,12 +64,23 @@ static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
     }
 }
 
-static double produce(rd_kafka_t *rk, rd_kafka_topic_t *topic, long count, size_t size) {
+/* A quarter of each value is chance, so that it compresses about as well as records do. */
+static void vary(char *value, size_t size) {
+    static unsigned seed = 1;
+    for (size_t at = 0; at < size / 4; at++) {
+        seed = seed * 1103515245 + 12345;
+        value[at] = (char)('a' + (seed >> 16) % 16);
+    }
+}
+
+static double produce(rd_kafka_t *rk, rd_kafka_topic_t *topic, long count, size_t size, int is_varied) {
     char *value = malloc(size);
     for (size_t at = 0; at < size; at++)
         value[at] = (char)(at * 31);
     double start = now();
     for (long sent = 0; sent < count; sent++) {
+        if (is_varied)
+            vary(value, size);
         while (rd_kafka_produce(topic, 0, 2 /* copy */, value, size, NULL, 0, NULL))
             rd_kafka_poll(rk, 5);
         if (sent % 1000 == 0)
@@ -118,6 +129,8 @@ int main(int argc, char **argv) {
         set(conf, "batch.num.messages", "10000");
         set(conf, "queue.buffering.max.messages", "500000");
         set(conf, "queue.buffering.max.kbytes", "1000000");
+        if (argc > 7)
+            set(conf, "compression.type", argv[7]);
         rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
     } else {
         set(conf, "queued.min.messages", "1000000");
@@ -130,7 +143,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, argv[3], NULL);
-    double took = is_producer ? produce(rk, topic, count, (size_t)atol(argv[5])) : consume(topic, count);
+    double took = is_producer ? produce(rk, topic, count, (size_t)atol(argv[5]), argc > 7) : consume(topic, count);
     printf("%.6f\n", took);
     fflush(stdout);
     _Exit(0);

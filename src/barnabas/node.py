@@ -108,6 +108,7 @@ class Node:
                 self._follow_settings(broker, connections, maintenance)
                 maintaining = tasks.create_task(maintenance.run())
                 expiring = [
+                    tasks.create_task(broker.produce.record_checks.run()),
                     tasks.create_task(broker.groups.run_expiry()),
                     tasks.create_task(broker.transactions.run_expiry()),
                 ]

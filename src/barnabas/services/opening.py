@@ -6,7 +6,7 @@ A batch that unpacks to more than clients put into one is refused before it does
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.core.errors import InvalidRecord, InvalidTimestamp
+from barnabas.core.errors import CorruptRecord, InvalidRecord, InvalidTimestamp
 from barnabas.core.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -52,7 +52,17 @@ def keeps_times(config: TopicConfig) -> bool:
 def open_batch(batch: bytearray, config: TopicConfig, *, now_ms: int) -> bytearray:
     """Look into a batch: refuse records its topic does not take, and give it the codec that the topic asks for."""
     header = read_header(batch)
+    if header.size != len(batch):
+        raise CorruptRecord(f"a batch claims {header.size} bytes, {len(batch)} are there")
     check_batch(batch, 0, header)
+    try:
+        return _opened(batch, header, config, now_ms=now_ms)
+    except CorruptRecord as error:
+        # Its checksum is right: to send it once more, which is what this error asks for, would not help.
+        raise InvalidRecord(f"the batch cannot be read: {error}") from error
+
+
+def _opened(batch: bytearray, header: BatchHeader, config: TopicConfig, *, now_ms: int) -> bytearray:
     if config.log.is_compacted or (config.timestamp_before_max_ms != FOREVER and keeps_times(config)):
         _check_records(iter_records(batch, 0, header, max_bytes=max_opened_bytes(batch)), config, now_ms=now_ms)
     codec = _CODECS.get(config.compression_type, header.codec)

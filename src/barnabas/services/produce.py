@@ -1,7 +1,8 @@
 """Taking records from a client: every check that comes before the log's own.
 
-A batch stays bytes. It is opened only where its topic asks for that, because it must have keys (compaction), be in
-another codec (`compression.type`) or be of a bounded age, and then on a thread: `ServedTopic.must_open` says so.
+A batch stays bytes, once its records are known to be what its header says (`record_checks`). It is opened only where
+its topic asks for that, because it must have keys (compaction), be in another codec (`compression.type`) or be of a
+bounded age, and then on a thread: `ServedTopic.must_open` says so.
 
 A transactional batch goes into a transaction that is open in its partition, or that the coordinator was asked about
 just before (`verify`): a partition must have no transaction that its coordinator does not know of, for nobody would
@@ -43,12 +44,16 @@ from barnabas.core.records.batch import (
     MAGIC_AT,
     MIN_RECORD_SIZE,
     BatchHeader,
+    check_crc,
     read_header,
+    seal,
+    write_header,
 )
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Guard, Partition
 from barnabas.services.opening import keeps_times, max_opened_bytes, open_batch
+from barnabas.services.record_checks import RecordChecks
 from barnabas.services.served import ServedTopic
 from barnabas.services.settings import DeliverySemantics, TopicConfig
 from barnabas.storage.log import Appended
@@ -64,8 +69,10 @@ CONCURRENT_PATIENCE_S: Final = 0.1
 # Batch length, magic, attributes, max timestamp, producer id, base sequence, records: what is asked of every batch.
 _peek: Final = struct.Struct(">8xi4xb4xh12xqq2xii").unpack_from
 _CODEC_BITS: Final = 0x07
+_LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _NOT_OF_CLIENTS: Final = 0x60  # control batches, and compaction's delete horizon
+_SPECIAL: Final = _NOT_OF_CLIENTS | _TRANSACTIONAL | _LOG_APPEND_TIME
 
 
 class Admission(Protocol):
@@ -134,12 +141,17 @@ class Produce:
     def __init__(self, clock: Clock, offload: Offload) -> None:
         self._clock = clock
         self._offload = offload
+        self.record_checks = RecordChecks(offload)
         self.admission: Admission | None = None  # set once there is a coordinator
 
     def append(self, topic: ServedTopic, partition: Partition, records: memoryview | None, *, acks: int) -> Appended:
-        """Check a batch and append it, now. Not for a topic that must open it."""
+        """Check a batch and append it, now. Not for a topic that must open it.
+
+        `TakesLong`, with nothing done, when its records have to be checked on a thread: see `takes_long`.
+        """
         now_ms = self._clock.now_ms()
         checked = self._check(topic.config, records, acks=acks, now_ms=now_ms)
+        self._check_records(topic.config, checked, now_ms=now_ms)
         return partition.append(checked, now_ms=now_ms)
 
     def append_verified(
@@ -148,6 +160,7 @@ class Produce:
         """As `append`, for a batch of a request that names a transactional id."""
         now_ms = self._clock.now_ms()
         checked = self._check(topic.config, records, acks=acks, now_ms=now_ms, has_transactional_id=True)
+        self._check_records(topic.config, checked, now_ms=now_ms)
         return _append_checked(partition, checked, verified, now_ms=now_ms)
 
     async def append_opened(
@@ -159,7 +172,7 @@ class Produce:
         *,
         acks: int,
     ) -> Appended:
-        """As the two above, for a topic that must open its batches: that is done on a thread."""
+        """As the two above, for a topic that must open its batches, and for what takes long: done on a thread."""
         if is_internal(topic.name):
             raise InvalidTopic(f"'{topic.name}' is the broker's own: clients may not write to it")
         now_ms = self._clock.now_ms()
@@ -168,8 +181,24 @@ class Produce:
         if verified is not None:
             verified.guard_of(partition)  # refused before it is opened, if it is
         config = topic.config
-        opened = await self._offload.run(lambda: open_batch(checked, config, now_ms=now_ms))
+        opened = await self._offload.run(lambda: self._open(checked, config, now_ms=now_ms))
         return _append_checked(partition, opened, verified, now_ms=self._clock.now_ms())
+
+    def takes_long(self, topic: ServedTopic, records: memoryview | None) -> bool:
+        """Whether a batch may be work for a thread, so that `append_opened` is the way."""
+        return topic.must_open or self.record_checks.takes_long(topic.config.record_validation, records)
+
+    def _open(self, batch: bytearray, config: TopicConfig, *, now_ms: int) -> bytearray:
+        """All that is done with a batch on a thread."""
+        newest = self.record_checks.check_long(config.record_validation, batch)
+        if newest is not None:
+            _correct_time(batch, newest, config, now_ms=now_ms)
+        return open_batch(batch, config, now_ms=now_ms)
+
+    def _check_records(self, config: TopicConfig, records: memoryview, *, now_ms: int) -> None:
+        newest = self.record_checks.check(config.record_validation, records, now_ms=now_ms)
+        if newest is not None:
+            _correct_time(records, newest, config, now_ms=now_ms)
 
     async def verify(
         self,
@@ -238,18 +267,15 @@ class Produce:
             read_header(records)  # says which
         if length + LOG_OVERHEAD < len(records):
             raise InvalidRecord("a produce request must bring exactly one record batch for each partition")
-        if attributes & (_NOT_OF_CLIENTS | _TRANSACTIONAL):
+        if attributes & _SPECIAL:
             _check_kind(attributes, records, has_transactional_id=has_transactional_id)
         if attributes & _CODEC_BITS and count * MIN_RECORD_SIZE > max_opened_bytes(records):
             # It is not opened here, and a few bytes must not use up billions of offsets.
             raise InvalidRecord(f"a compressed batch of {len(records)} bytes claims {count} records")
         if producer_id != NO_PRODUCER_ID and (producer_id < 0 or base_sequence < 0):
             raise InvalidRecord(f"a batch of producer {producer_id} has sequence number {base_sequence}")
-        if max_timestamp - now_ms > config.timestamp_after_max_ms and keeps_times(config):
-            raise InvalidTimestamp(
-                f"a timestamp of {max_timestamp} is more than message.timestamp.after.max.ms="
-                f"{config.timestamp_after_max_ms} ahead of the broker's clock"
-            )
+        if max_timestamp - now_ms > config.timestamp_after_max_ms:
+            _check_not_ahead(max_timestamp, config)
         if config.delivery_semantics is not None:
             _check_semantics(config.delivery_semantics, acks=acks, is_idempotent=producer_id >= 0)
         if acks == ACKS_ALL and config.min_insync_replicas > 1:
@@ -266,6 +292,8 @@ def check_acks(acks: int) -> None:
 def _check_kind(attributes: int, records: memoryview, *, has_transactional_id: bool) -> None:
     if attributes & _NOT_OF_CLIENTS:
         raise InvalidRecord("a client may not write control batches")
+    if attributes & _LOG_APPEND_TIME:
+        raise InvalidTimestamp("a client may not stamp a batch with the log's time (LogAppendTime)")
     if not has_transactional_id:
         raise TransactionalIdAuthorizationFailed("a transactional batch in a request without a transactional id")
     header = read_header(records)
@@ -273,6 +301,27 @@ def _check_kind(attributes: int, records: memoryview, *, has_transactional_id: b
         raise InvalidRecord(
             f"a transactional batch of producer {header.producer_id} with epoch {header.producer_epoch}"
         )
+
+
+def _check_not_ahead(max_timestamp: int, config: TopicConfig) -> None:
+    if keeps_times(config):
+        raise InvalidTimestamp(
+            f"a timestamp of {max_timestamp} is more than message.timestamp.after.max.ms="
+            f"{config.timestamp_after_max_ms} ahead of the broker's clock"
+        )
+
+
+def _correct_time(batch: bytearray | memoryview, newest: int, config: TopicConfig, *, now_ms: int) -> None:
+    """Put the newest timestamp of its records into the header of a batch that has another there.
+
+    As in Kafka. A lookup by time goes by the header, and would miss the record.
+    """
+    if newest - now_ms > config.timestamp_after_max_ms:
+        _check_not_ahead(newest, config)
+    header = read_header(batch)
+    check_crc(batch, 0, header)  # before it gets another
+    write_header(batch, 0, header._replace(max_timestamp=newest))
+    seal(batch, 0, header.size)
 
 
 def _append_checked(

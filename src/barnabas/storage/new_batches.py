@@ -1,6 +1,6 @@
 """Batches that a leader is about to append: what is asked of each by itself, and the time of the log."""
 
-from barnabas.core.errors import InvalidRecord, RecordTooLarge
+from barnabas.core.errors import CorruptRecord, InvalidRecord, RecordTooLarge
 from barnabas.core.model import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 from barnabas.core.records.batch import (
     HEADER_SIZE,
@@ -25,7 +25,10 @@ def check_new(header: BatchHeader, partition: TopicPartition, config: LogConfig)
             f"a batch of {header.record_count} records ends with offset delta {header.last_offset_delta}"
         )
     if header.codec is Codec.NONE:
-        check_counts(header, header.size - HEADER_SIZE)  # or a few bytes could use up billions of offsets
+        try:
+            check_counts(header, header.size - HEADER_SIZE)  # or a few bytes could use up billions of offsets
+        except CorruptRecord as error:
+            raise InvalidRecord(str(error)) from error
     if header.producer_id == NO_PRODUCER_ID and header.attributes > HIGHEST_PLAIN_ATTRIBUTES:
         raise InvalidRecord("a transactional or control batch needs the producer whose transaction it is part of")
 

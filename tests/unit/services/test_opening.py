@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.errors import BarnabasError, CorruptRecord, InvalidTimestamp, RecordTooLarge
+from barnabas.core.errors import BarnabasError, InvalidRecord, InvalidTimestamp, RecordTooLarge
 from barnabas.core.records import record as record_module
 from barnabas.core.records.batch import HEADER_SIZE, Codec, check_batch, read_header, seal, write_header
 from barnabas.core.records.record import Record, decode_batch, encode_batch
@@ -88,7 +88,7 @@ def test_a_count_that_its_records_do_not_bear_out_is_refused_before_it_is_conver
 
     write_header(batch, 0, header)
     seal(batch, 0, len(batch))
-    with pytest.raises(CorruptRecord):
+    with pytest.raises(InvalidRecord):
         open_batch(batch, config(compression_type="zstd"), now_ms=NOW_MS)
 
 

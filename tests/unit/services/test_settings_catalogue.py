@@ -48,8 +48,10 @@ KAFKA_TOPIC_SETTINGS = [
 ]
 
 
-def test_the_topic_settings_are_those_of_kafka_and_two_of_our_own() -> None:
-    assert list(TOPIC_SETTINGS) == sorted([*KAFKA_TOPIC_SETTINGS, "flush.policy", "delivery.semantics"])
+def test_the_topic_settings_are_those_of_kafka_and_three_of_our_own() -> None:
+    assert list(TOPIC_SETTINGS) == sorted(
+        [*KAFKA_TOPIC_SETTINGS, "delivery.semantics", "flush.policy", "record.validation"]
+    )
 
 
 def test_every_setting_a_log_reads_is_in_the_catalogue() -> None:

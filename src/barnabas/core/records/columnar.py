@@ -41,7 +41,7 @@ try:
     import pyarrow as pa
     from numpy.typing import DTypeLike, NDArray
 
-    from barnabas.core.records import kernels
+    from barnabas.core.records import kernels, native
 except ImportError as error:
     raise ImportError("decoding records to Arrow needs pyarrow and numba: pip install 'barnabas[arrow]'") from error
 
@@ -191,7 +191,7 @@ class _BytesColumn:
         self._offsets.array[0] = 0
         self._valid = _Growing(np.uint8, _FLUSH_ROWS)
 
-    def reserve(self, count: int, size: int) -> tuple[kernels.Bytes, kernels.Offsets, kernels.Bytes]:
+    def reserve(self, count: int, size: int) -> tuple[native.Bytes, kernels.Offsets, native.Bytes]:
         """Room for `count` values of `size` bytes in all: the data from its start, the ends, the validity."""
         self.data.reserve(self.used, size)
         ends = self._offsets.reserve(self.count + 1, count)
@@ -221,7 +221,7 @@ class _HeadersColumn:
         self._keys = _BytesColumn(0)
         self._values = _BytesColumn(0)
 
-    def append(self, data: kernels.Bytes, rows: kernels.Index) -> None:
+    def append(self, data: native.Bytes, rows: kernels.Index) -> None:
         counts = rows[:, kernels.HEADER_COUNT]
         ends = self._offsets.reserve(self._count + 1, len(rows))
         self._count += len(rows)
@@ -276,7 +276,7 @@ class _Columns:
         self._types = _Growing(np.int8, _FLUSH_ROWS) if "timestamp_type" in names else None
         self._headers = _HeadersColumn() if "headers" in names else None
 
-    def add(self, data: kernels.Bytes, start: int, stop: int, header: BatchHeader) -> None:
+    def add(self, data: native.Bytes, start: int, stop: int, header: BatchHeader) -> None:
         """Index the batch whose records are `data[start:stop]`."""
         if data is not self._data or self._waiting >= _FLUSH_ROWS:
             self.flush()

@@ -47,6 +47,7 @@ _OUTPUT_FULL: Final = "failed to write whole buffer"
 _FIRST_RATIO: Final = 32
 _MIN_FIRST_OUTPUT: Final = 16 * 1024
 _USUAL_RATIO: Final = 6
+_USUAL_BATCH: Final = 1_100_000  # what clients put into one, before compression, when they have much to send
 _GROWTH: Final = 4
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
@@ -58,6 +59,12 @@ _SNAPPY_MAX_RATIO: Final = 22
 
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_MIN_HEADER: Final = 7  # magic, flags, block size, checksum of the header
+_LZ4_INDEPENDENT: Final = 0x20
+_LZ4_BLOCK_CHECKSUM: Final = 0x10
+_LZ4_CONTENT_SIZE: Final = 0x08
+_LZ4_CONTENT_CHECKSUM: Final = 0x04
+_LZ4_RESERVED: Final = 0x03  # the lower of the two has come to mean a dictionary
 
 
 def check_level(codec: Codec, level: int | None) -> None:
@@ -111,6 +118,30 @@ def decompress(codec: Codec, data: Buffer, *, max_bytes: int) -> Buffer:
             return _decompress_stream(codec, data, max_bytes)
 
 
+def check_frame(codec: Codec, data: Buffer) -> None:
+    """Refuse compressed bytes that we can read and Java's client cannot: an lz4 frame with linked blocks or a
+    dictionary, or more than one of them.
+    """
+    if codec is not Codec.LZ4:
+        return
+    if len(data) < _LZ4_MIN_HEADER or data[:4] != _LZ4_MAGIC:
+        raise CorruptRecord("lz4 data does not begin with a frame")
+    flags = data[4]
+    if not flags & _LZ4_INDEPENDENT or flags & _LZ4_RESERVED:
+        raise CorruptRecord("the lz4 frame has linked blocks or a dictionary, which Kafka's clients do not read")
+    position = _LZ4_MIN_HEADER + (8 if flags & _LZ4_CONTENT_SIZE else 0)
+    block_extra = 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
+    while True:
+        size = int.from_bytes(data[position : position + 4], "little") & 0x7FFFFFFF
+        position += 4
+        if size == 0 or position > len(data):
+            break
+        position += size + block_extra
+    position += 4 if flags & _LZ4_CONTENT_CHECKSUM else 0
+    if position != len(data):
+        raise CorruptRecord("bytes follow the lz4 frame, or it is cut off")
+
+
 def _decompress_stream(codec: Codec, data: Buffer, max_bytes: int) -> bytearray:
     """Decompress into a buffer that grows from an estimate up to the limit."""
     decompress_into = _MODULES[codec].decompress_into
@@ -133,7 +164,9 @@ def _decompress_stream(codec: Codec, data: Buffer, max_bytes: int) -> bytearray:
 
 def _first_capacity(codec: Codec, data: Buffer) -> int:
     claimed = _claimed_size(codec, data)
-    guess = len(data) * _USUAL_RATIO if claimed is None else claimed
+    guess = claimed
+    if guess is None:
+        guess = max(len(data) * _USUAL_RATIO, min(len(data) * _FIRST_RATIO, _USUAL_BATCH))
     return min(max(guess, 1), max(len(data) * _FIRST_RATIO, _MIN_FIRST_OUTPUT))
 
 

@@ -11,7 +11,7 @@ Costs: as `kernels`, which see. Must not know: Arrow, sockets.
 
 from typing import Final
 
-from barnabas.core.records.kernels import Bytes, Int64, native
+from barnabas.core.records.native import Bytes, Int64, native
 
 try:
     import numba

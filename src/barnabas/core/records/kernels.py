@@ -27,11 +27,12 @@ written there is no cache and each process compiles for itself; `NUMBA_CACHE_DIR
 Must not know: Arrow, files.
 """
 
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from barnabas.core.errors import CorruptRecord
 from barnabas.core.records.batch import MIN_RECORD_SIZE, BatchHeader, Buffer, TimestampType
+from barnabas.core.records.checking import BAD_END, BAD_HEADERS, BAD_LENGTH, OK, PROBLEMS, TRAILING_BYTES
+from barnabas.core.records.native import DATA, INT, TWO_INTS, Bytes, Int64, decode_long, decode_short, native
 from barnabas.core.records.record import check_counts
 
 try:
@@ -54,26 +55,6 @@ HEADERS_START: Final = 8
 HEADER_COUNT: Final = 9
 INDEX_WIDTH: Final = 10
 
-OK: Final = 0
-BAD_LENGTH: Final = 1
-BAD_TIMESTAMP: Final = 2
-BAD_OFFSET: Final = 3
-BAD_KEY: Final = 4
-BAD_VALUE: Final = 5
-BAD_HEADERS: Final = 6
-BAD_END: Final = 7
-TRAILING_BYTES: Final = 8
-_PROBLEMS: Final = {
-    BAD_LENGTH: "claims a length that its batch does not have",
-    BAD_TIMESTAMP: "has a timestamp of more than 64 bits",
-    BAD_OFFSET: "has an offset that is out of order or beyond the last of its batch",
-    BAD_KEY: "has a key that does not fit",
-    BAD_VALUE: "has a value that does not fit",
-    BAD_HEADERS: "has headers that do not fit, or one without a key",
-    BAD_END: "does not end where its length says",
-    TRAILING_BYTES: "is the last, but bytes follow it",
-}
-
 # The numbers at the front of every record, in their order; a bad one has the status of its number plus one.
 _LENGTH_FIELD: Final = 0
 _TIMESTAMP_FIELD: Final = 1
@@ -83,19 +64,12 @@ _VALUE_FIELD: Final = 4
 _HEADERS_FIELD: Final = 5
 
 Index: TypeAlias = NDArray[np.int64]
-Bytes: TypeAlias = NDArray[np.uint8]
 Offsets: TypeAlias = NDArray[np.int32]
-Int64: TypeAlias = Any  # a machine integer, which wraps: what numba makes of int, not Python's
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 _BYTES: Final = types.Array(types.uint8, 1, "C")
-_DATA: Final = types.Array(types.uint8, 1, "C", readonly=True)
 _INDEX: Final = types.Array(types.int64, 2, "C")
 _LONGS: Final = types.Array(types.int64, 1, "C")
 _OFFSETS: Final = types.Array(types.int32, 1, "C")
-_INT: Final = types.int64
-_TWO_INTS: Final = types.Tuple((_INT, _INT))  # type: ignore[no-untyped-call]
-_INT64_MAX: Final = 2**63 - 1
 
 
 def index_batch(payload: Buffer, header: BatchHeader) -> Index:
@@ -124,60 +98,15 @@ def index_into(data: Bytes, start: int, stop: int, header: BatchHeader, out: Ind
         row,
     )
     if status != OK:
-        problem = _PROBLEMS[status & 0xFF]
+        problem = PROBLEMS[status & 0xFF]
         raise CorruptRecord(f"record {status >> 8} of the batch at offset {header.base_offset} {problem}")
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         out[row : row + header.record_count, TIMESTAMP] = header.max_timestamp
 
 
-def native(signature: Any) -> Callable[[Kernel], Kernel]:
-    """Compile for this one signature, now, cached on disk where that is possible."""
-
-    def compile_(function: Kernel) -> Kernel:
-        try:
-            compiled: Kernel = numba.njit(signature, nogil=True, cache=True)(function)
-        except (RuntimeError, OSError):  # no directory for the cache is found, or it cannot be written
-            compiled = numba.njit(signature, nogil=True)(function)
-        return compiled
-
-    return compile_
-
-
-@numba.njit(nogil=True)
-def _decode_short(low: Int64, high: Int64) -> tuple[Int64, Int64]:
-    """The number that begins with these two bytes and its size, which is 0 if it goes on after them."""
-    if low < 0x80:
-        return (low >> 1) ^ -(low & 1), 1
-    if high < 0x80:
-        return ((low & 0x7F | high << 7) >> 1) ^ -(low & 1), 2
-    return 0, 0
-
-
-@numba.njit(nogil=True)
-def _decode_long(data: Bytes, at: Int64, stop: Int64, max_shift: int) -> tuple[Int64, Int64]:
-    """The number at `at` and its size, which is 0 if there is no such number.
-
-    `max_shift` is the shift of the last byte that it may have: 28 in a varint, 63 in a varlong.
-    """
-    zigzag: Int64 = 0
-    shift = 0
-    size = 0
-    last_byte = 0x0F if max_shift == 28 else 0x01  # the bits left for it: 4 of 32, 1 of 64
-    while at + size < stop and shift <= max_shift:
-        byte = np.int64(data[np.uint64(at + size)])
-        size += 1
-        zigzag |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if shift == max_shift and byte > last_byte:
-                break
-            return ((zigzag >> 1) & _INT64_MAX) ^ -(zigzag & 1), size
-        shift += 7
-    return 0, 0
-
-
 # One loop with one place that reads a number, rather than a function per field: handing an array to a function
 # costs numba more than the function does, and this is four times as quick.
-@native(_INT(_DATA, _INT, _INT, _INT, _INT, _INT, _INT, _INDEX, _INT))
+@native(INT(DATA, INT, INT, INT, INT, INT, INT, _INDEX, INT))
 def index_records(  # noqa: C901, PLR0912
     data: Bytes,
     start: int,
@@ -203,9 +132,9 @@ def index_records(  # noqa: C901, PLR0912
         while field < field_count:
             number, size = 0, 0
             if at + 1 < stop:
-                number, size = _decode_short(np.int64(data[np.uint64(at)]), np.int64(data[np.uint64(at + 1)]))
+                number, size = decode_short(np.int64(data[np.uint64(at)]), np.int64(data[np.uint64(at + 1)]))
             if size == 0:
-                number, size = _decode_long(data, at, stop, 63 if field == _TIMESTAMP_FIELD else 28)
+                number, size = decode_long(data, at, stop, 63 if field == _TIMESTAMP_FIELD else 28)
             at += size
             is_good = size > 0
             if _KEY_FIELD <= field <= _VALUE_FIELD:  # their columns lie in the same order, two each
@@ -244,7 +173,7 @@ def index_records(  # noqa: C901, PLR0912
     return OK if at == stop else TRAILING_BYTES | max(count - 1, 0) << 8
 
 
-@native(types.void(_INDEX, _INT, _LONGS))
+@native(types.void(_INDEX, INT, _LONGS))
 def gather_numbers(index: Index, column: int, out: NDArray[np.int64]) -> None:
     """One column of the index on its own: offsets or timestamps."""
     for i in range(len(index)):
@@ -260,7 +189,7 @@ def _copy(source: Bytes, start: Int64, length: Int64, out: Bytes, at: Int64) -> 
         out[out_start + i] = source[source_start + i]
 
 
-@native(_INT(_DATA, _INDEX, _INT, _BYTES, _INT, _OFFSETS, _BYTES))
+@native(INT(DATA, _INDEX, INT, _BYTES, INT, _OFFSETS, _BYTES))
 def gather_bytes(data: Bytes, index: Index, column: int, out: Bytes, used: int, ends: Offsets, valid: Bytes) -> int:
     """Copy the keys (`column` is `KEY_START`) or values (`VALUE_START`) to `out` from `used` on.
 
@@ -279,7 +208,7 @@ def gather_bytes(data: Bytes, index: Index, column: int, out: Bytes, used: int, 
     return used
 
 
-@native(_TWO_INTS(_DATA, _INDEX, _BYTES, _INT, _OFFSETS, _BYTES, _INT, _OFFSETS, _BYTES))
+@native(TWO_INTS(DATA, _INDEX, _BYTES, INT, _OFFSETS, _BYTES, INT, _OFFSETS, _BYTES))
 def gather_headers(
     data: Bytes,
     index: Index,
@@ -299,9 +228,9 @@ def gather_headers(
         for turn in range(2 * index[i, HEADER_COUNT]):
             length, size = 0, 0
             if at + 1 < end:
-                length, size = _decode_short(np.int64(data[np.uint64(at)]), np.int64(data[np.uint64(at + 1)]))
+                length, size = decode_short(np.int64(data[np.uint64(at)]), np.int64(data[np.uint64(at + 1)]))
             if size == 0:
-                length, size = _decode_long(data, at, end, 28)
+                length, size = decode_long(data, at, end, 28)
             at += size
             if turn & 1 == 0:
                 _copy(data, at, length, keys, keys_used)

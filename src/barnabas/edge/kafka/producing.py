@@ -1,14 +1,15 @@
 """Produce, versions 3 to 13: the way of the data, from a frame to an acknowledgement.
 
 Nothing is awaited on it. What acks=all waits for is a callback of the partition, so that requests pipelined on one
-connection are appended one after another, and their answers leave when the disk has them. Only a topic that must look
-into its batches (see `services.produce`) takes the long way, and the connection waits for it: order is kept. So does
-the first batch of a transaction for a partition, while the coordinator is asked about it.
+connection are appended one after another, and their answers leave when the disk has them. Only a batch that takes long
+to look into (see `services.produce`) takes the long way, and the connection waits for it: order is kept. So does the
+first batch of a transaction for a partition, while the coordinator is asked about it.
 
 As in Kafka, acks=0 gets no answer; a refused one closes the connection, which is all such a client can notice.
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from barnabas.services.produce import (
     check_one_producer,
     transactional_header,
 )
+from barnabas.services.record_checks import TakesLong
 from barnabas.services.served import ServedTopic
 from barnabas.storage.log import Appended
 from barnabas.wire.frame import RequestHeader, answer_head
@@ -71,14 +73,14 @@ class Producing:
         if single is not None:
             topic = self._find_single(single)
             if topic is not None and not topic.must_open and single.acks in (1, ACKS_ALL):
-                return self._handle_single(header, single, topic)
+                with suppress(TakesLong):
+                    return self._handle_single(header, single, topic)
         request = read_produce(frame, header.body_at, len(frame), header.version)
         topics = [self._find(topic) for topic in request.topics]
         if request.transactional_id is not None:
             return self._handle_transactional(header, request, topics)
-        if _must_open(topics):
-            kept = _copied(request)
-            return self._handle_opened(header, kept, topics)
+        if self._takes_long(request, topics):
+            return self._handle_opened(header, _copied(request), topics)
         return self._handle_now(header, request, topics)
 
     def _handle_now(
@@ -100,7 +102,8 @@ class Producing:
             check_one_producer(batch for _, batch in batches)
         except BarnabasError as error:
             return _finish(header, request, _all_refused(request, error), [])
-        if _must_open(topics) or not all(partition.is_in_transaction(batch) for partition, batch in batches):
+        is_open = all(partition.is_in_transaction(batch) for partition, batch in batches)
+        if not is_open or self._takes_long(request, topics):
             return self._handle_unverified(header, _copied(request), topics)
         return self._handle_now(header, request, topics, Verified())
 
@@ -139,15 +142,24 @@ class Producing:
     async def _append_all(
         self, header: RequestHeader, request: ProduceRequest, topics: list[Found], verified: Verified | None = None
     ) -> "Answer | Pending":
-        """As `_handle_now`, and topics that must open their batches do so."""
+        """As `_handle_now`, and what is work for a thread goes to one."""
         waits: list[_Wait] = []
         answers = []
         for topic, data in zip(topics, request.topics, strict=True):
-            if isinstance(topic, ServedTopic) and topic.must_open:
+            if isinstance(topic, ServedTopic) and self._topic_takes_long(topic, data):
                 answers.append(await self._append_opened(topic, data, request.acks, waits, verified))
             else:
                 answers.append(self._append_topic(topic, data, request.acks, waits, verified))
         return _finish(header, request, answers, waits)
+
+    def _takes_long(self, request: ProduceRequest, topics: list[Found]) -> bool:
+        return any(
+            isinstance(topic, ServedTopic) and self._topic_takes_long(topic, data)
+            for topic, data in zip(topics, request.topics, strict=True)
+        )
+
+    def _topic_takes_long(self, topic: ServedTopic, data: TopicData) -> bool:
+        return any(self._produce.takes_long(topic, records) for _, records in data.partitions)
 
     def _find_single(self, single: Single) -> ServedTopic | None:
         if single.topic_id is not None:
@@ -195,10 +207,6 @@ class Producing:
             else:
                 _note(answers, index, partition, appended, acks, waits)
         return TopicAnswer(data.name, data.topic_id, answers)
-
-
-def _must_open(topics: list[Found]) -> bool:
-    return any(isinstance(topic, ServedTopic) and topic.must_open for topic in topics)
 
 
 def _transactional(request: ProduceRequest, topics: list[Found]) -> list[tuple[Partition, BatchHeader]]:

@@ -1,4 +1,4 @@
-"""Every setting of a topic: those of Kafka 4, with its defaults, and two of our own.
+"""Every setting of a topic: those of Kafka 4, with its defaults, and three of our own.
 
 What a log reads has its default in `storage.config.LogConfig`; here stand the names, types, limits and meaning, and
 under which names a broker sets the default for its topics.
@@ -284,6 +284,17 @@ _WRITES: Final = (
         broker_names=_same("log.delivery.semantics"),
         doc="Barnabas only. What producers of the topic are held to: at-most-once, at-least-once (acks=all), or "
         "exactly-once (idempotent or transactional as well). Unset leaves it to each producer, as in Kafka.",
+    ),
+    Setting(
+        name="record.validation",
+        kind=STRING,
+        default="auto",
+        choices=("full", "auto", "none"),
+        broker_names=_same("log.record.validation"),
+        doc="Barnabas only. How closely the records of a batch are looked at before they are taken, for one that is "
+        "not what its header says stops every consumer that comes to it. full: every field of every record, compressed "
+        "or not. auto: the same at native speed where the extra 'arrow' is installed; without it, when many records "
+        "come, the length of each and the fields of the first and the last. none: the checksum and the header alone.",
     ),
 )
 

@@ -28,6 +28,7 @@ from barnabas.services.settings.describe import (
 from barnabas.services.settings.group_config import GROUP_SETTINGS, alter_group, replace_group
 from barnabas.services.settings.topic_config import (
     DeliverySemantics,
+    RecordValidation,
     TopicConfig,
     check_topic_settings,
     resolve_topic,
@@ -42,6 +43,7 @@ __all__ = [
     "DescribedSetting",
     "InvalidSetting",
     "Operation",
+    "RecordValidation",
     "Setting",
     "SettingType",
     "Source",

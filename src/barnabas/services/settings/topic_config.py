@@ -22,6 +22,14 @@ class DeliverySemantics(Enum):
     EXACTLY_ONCE = "exactly-once"
 
 
+class RecordValidation(Enum):
+    """How closely the records of a produced batch are looked at before they are taken."""
+
+    FULL = "full"
+    AUTO = "auto"
+    NONE = "none"
+
+
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one topic, all of them decided."""
 
@@ -36,6 +44,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     timestamp_before_max_ms: int = FOREVER
     timestamp_after_max_ms: int = 60 * 60 * 1000
     delivery_semantics: DeliverySemantics | None = None
+    record_validation: RecordValidation = RecordValidation.AUTO
     unclean_leader_election: bool = False
 
 
@@ -74,6 +83,7 @@ def resolve_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicCo
     return TopicConfig(
         log=_log_config(texts),
         delivery_semantics=None if semantics is None else DeliverySemantics(semantics.strip()),
+        record_validation=RecordValidation(texts.get("record.validation", RecordValidation.AUTO.value).strip()),
         **fields,
     )
 

@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from barnabas.core.records.batch import BatchHeader, Buffer
-from barnabas.core.records.kernels import Bytes, Index, index_batch
+from barnabas.core.records.kernels import Index, index_batch
+from barnabas.core.records.native import Bytes
 from barnabas.storage.compaction.native_table import (
     COUNT,
     FACTS,

@@ -23,11 +23,9 @@ from barnabas.core.records.kernels import (
     START,
     TIMESTAMP,
     VALUE_LENGTH,
-    Bytes,
     Index,
-    Kernel,
-    native,
 )
+from barnabas.core.records.native import Bytes, Kernel, native
 
 Table: TypeAlias = NDArray[np.uint64]
 Numbers: TypeAlias = NDArray[np.int64]

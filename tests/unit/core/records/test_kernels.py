@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 import barnabas
 from barnabas.core.errors import CorruptRecord
-from barnabas.core.records import kernels
+from barnabas.core.records import checking, kernels
 from barnabas.core.records.batch import HEADER_SIZE, Buffer, read_header
 from barnabas.core.records.record import Record, decode_batch, encode_batch, payload
 from tests.unit.core.records.forgery import LIES
@@ -75,9 +75,9 @@ def test_no_row_is_written_beyond_the_room_there_is() -> None:
     batch = encode_batch([Record(n, 0, None, None) for n in range(3)])
     data = np.frombuffer(batch, np.uint8)
     out = np.zeros((2, kernels.INDEX_WIDTH), np.int64)
-    assert kernels.index_records(data, HEADER_SIZE, len(data), 3, 0, 2, 0, out, 0) != kernels.OK
-    assert kernels.index_records(data, HEADER_SIZE, len(data) + 1, 2, 0, 2, 0, out, 0) != kernels.OK
-    assert kernels.index_records(data, HEADER_SIZE, len(data), 2, 0, 2, 0, out, 1) != kernels.OK
+    assert kernels.index_records(data, HEADER_SIZE, len(data), 3, 0, 2, 0, out, 0) != checking.OK
+    assert kernels.index_records(data, HEADER_SIZE, len(data) + 1, 2, 0, 2, 0, out, 0) != checking.OK
+    assert kernels.index_records(data, HEADER_SIZE, len(data), 2, 0, 2, 0, out, 1) != checking.OK
     assert not out.any()
 
 

@@ -1,0 +1,182 @@
+"""Looking at the records of every batch that clients produce, so that none is taken that consumers cannot read.
+
+How closely is a topic's to say (`record.validation`). Where numba is installed the work is done natively, tens of
+nanoseconds for each record. Numba takes a second to load, and memory, so it is loaded only once more records come than
+plain Python can look at beside its other work; on a thread, and what comes meanwhile is checked as if there were none.
+
+Most batches are checked on the loop, which takes less time than to hand them over. What would hold it for long
+(`TakesLong`) is checked on a thread.
+
+Invariant: a batch is never changed here, so that a check may be begun anew.
+"""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from barnabas.core.errors import CorruptRecord, InvalidRecord, RecordTooLarge
+from barnabas.core.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MIN_RECORD_SIZE,
+    Buffer,
+    check_crc,
+    read_header,
+)
+from barnabas.core.records.checking import OK, check_framing, check_records, problem_of
+from barnabas.core.records.compression import check_frame, decompress
+from barnabas.runtime.offload import Offload
+from barnabas.services.opening import RecordsRefused, max_opened_bytes
+from barnabas.services.settings import RecordValidation
+
+log = logging.getLogger("barnabas.produce")
+
+NATIVE_NOW: Final = 250_000  # records that are checked on the loop: a few milliseconds
+PLAIN_NOW: Final = 2_000
+FRAMING_NOW: Final = 20_000
+COMPRESSED_NOW_BYTES: Final = 16 * 1024
+OPENED_NOW_BYTES: Final = 128 * 1024
+# What plain Python may check in full of topics with record.validation=auto: a twentieth of a core.
+PLAIN_RECORDS_PER_MS: Final = 50
+PLAIN_RECORDS: Final = 50_000
+
+Check: TypeAlias = Callable[[Buffer, int, int], tuple[int, int]]
+
+# Batch length, attributes, base timestamp, max timestamp, records.
+_peek: Final = struct.Struct(">8xi9xh4xqq14xi").unpack_from
+_CODEC_BITS: Final = 0x07
+
+
+class TakesLong(Exception):
+    """A batch that is to be checked on a thread. Nothing was done."""
+
+
+def load_kernel() -> Check | None:
+    """The native check; None where numba is not installed. Takes a second, more on a machine's first time."""
+    try:
+        from barnabas.core.records.check_kernel import check_records as check_natively  # noqa: PLC0415
+    except ImportError:
+        return None
+    return check_natively
+
+
+class RecordChecks:
+    """Checks batches, natively from when `run` has loaded what that takes."""
+
+    def __init__(self, offload: Offload, *, load: Callable[[], Check | None] = load_kernel) -> None:
+        self._offload = offload
+        self._load = load
+        self._native: Check | None = None
+        self._is_native_wanted = asyncio.Event()
+        self._left = PLAIN_RECORDS
+        self._left_at_ms = 0
+
+    @property
+    def is_native(self) -> bool:
+        return self._native is not None
+
+    async def run(self) -> None:
+        """Load the native check once it is worth it; a task of the node."""
+        await self._is_native_wanted.wait()
+        self._native = await self._offload.run(self._load)
+        if self._native is None:
+            log.info("numba is not installed: of large batches the lengths of records are checked, not every field")
+
+    def takes_long(self, validation: RecordValidation, records: memoryview | None) -> bool:
+        """Whether a batch may have to be checked on a thread."""
+        if records is None or len(records) < HEADER_SIZE or validation is RecordValidation.NONE:
+            return False
+        _, attributes, _, _, count = _peek(records)
+        return bool(attributes & _CODEC_BITS) or bool(count > self._most_now(validation))
+
+    def check(self, validation: RecordValidation, records: memoryview, *, now_ms: int) -> int | None:
+        """Refuse a batch whose records are not what its header says; `TakesLong` when that is work for a thread.
+
+        Returns the newest timestamp when it is not the one in the header.
+        """
+        length, attributes, base_timestamp, max_timestamp, count = _peek(records)
+        if validation is RecordValidation.NONE or length + LOG_OVERHEAD != len(records) or count <= 0:
+            return None  # the log says what is wrong with the latter
+        section = self._unpack_now(records) if attributes & _CODEC_BITS else records[HEADER_SIZE:]
+        native = self._native
+        if native is None:
+            self._spend(count, now_ms)
+        if count > self._most_now(validation) and count * MIN_RECORD_SIZE <= len(section):
+            raise TakesLong
+        is_full = native is not None or validation is RecordValidation.FULL or (self._left > 0 and count <= PLAIN_NOW)
+        newest = self._check_section(records, section, count, base_timestamp, is_full=is_full)
+        return None if newest is None or newest == max_timestamp else newest
+
+    def check_long(self, validation: RecordValidation, records: Buffer) -> int | None:
+        """As `check`, for any batch, on any thread."""
+        length, attributes, base_timestamp, max_timestamp, count = _peek(records)
+        if validation is RecordValidation.NONE or length + LOG_OVERHEAD != len(records) or count <= 0:
+            return None
+        section: Buffer = memoryview(records)[HEADER_SIZE:]
+        if attributes & _CODEC_BITS:
+            section = _unpack(records, max_bytes=max_opened_bytes(memoryview(records)))
+        is_full = self._native is not None or validation is RecordValidation.FULL or count <= PLAIN_NOW
+        newest = self._check_section(records, section, count, base_timestamp, is_full=is_full)
+        return None if newest is None or newest == max_timestamp else newest
+
+    def _most_now(self, validation: RecordValidation) -> int:
+        """How many records are checked on the loop."""
+        if self._native is not None:
+            return NATIVE_NOW
+        return PLAIN_NOW if validation is RecordValidation.FULL else FRAMING_NOW
+
+    def _spend(self, count: int, now_ms: int) -> None:
+        """Count what plain Python is asked to check; too much of it, and the native check is wanted."""
+        passed_ms = max(now_ms - self._left_at_ms, 0)
+        self._left = min(self._left + passed_ms * PLAIN_RECORDS_PER_MS, PLAIN_RECORDS) - count
+        self._left_at_ms = now_ms
+        if self._left <= 0:
+            self._left = 0
+            self._is_native_wanted.set()
+
+    def _unpack_now(self, records: memoryview) -> Buffer:
+        if len(records) > COMPRESSED_NOW_BYTES:
+            raise TakesLong
+        try:
+            return _unpack(records, max_bytes=OPENED_NOW_BYTES)
+        except RecordTooLarge:
+            raise TakesLong from None
+
+    def _check_section(
+        self, records: Buffer, section: Buffer, count: int, base_timestamp: int, *, is_full: bool
+    ) -> int | None:
+        """Returns the newest timestamp, if all were looked at."""
+        if count * MIN_RECORD_SIZE > len(section):
+            _check_crc(records)
+            raise InvalidRecord(f"a batch claims {count} records in {len(section)} bytes")
+        newest = None
+        if self._native is not None:
+            status, newest = self._native(section, count, base_timestamp)
+        elif is_full:
+            status, newest = check_records(bytes(section), count, base_timestamp)
+        else:
+            status = check_framing(bytes(section), count, base_timestamp)
+        if status != OK:
+            _check_crc(records)
+            problem = problem_of(status)
+            raise RecordsRefused(f"the batch cannot be read: {problem}", ((status >> 8, problem),))
+        return newest
+
+
+def _unpack(records: Buffer, *, max_bytes: int) -> Buffer:
+    header = read_header(records)
+    section = memoryview(records)[HEADER_SIZE:]
+    try:
+        opened = decompress(header.codec, section, max_bytes=max_bytes)
+        check_frame(header.codec, section)
+        return opened
+    except CorruptRecord as error:
+        _check_crc(records)
+        raise InvalidRecord(f"the records of the batch cannot be unpacked: {error}") from None
+
+
+def _check_crc(records: Buffer) -> None:
+    """What is wrong may have become so on the way. Then the client hears that, and sends it again."""
+    check_crc(records, 0, read_header(records))
