@@ -14,11 +14,11 @@ from typing import Final
 import msgspec
 
 from barnabas.core.errors import InvalidConfig
-from barnabas.core.metadata.cluster import form_cluster, register_node
+from barnabas.core.metadata.cluster import form_cluster, keep_min_insync_replicas, register_node
 from barnabas.core.metadata.decision import Decision
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from barnabas.core.metadata.records import TOPIC_RESOURCE, MetadataRecord
+from barnabas.core.metadata.records import MIN_INSYNC_REPLICAS, TOPIC_RESOURCE, MetadataRecord
 from barnabas.core.model import TopicPartition
 from barnabas.edge.kafka.server import KafkaServer
 from barnabas.runtime.clock import Clock, SystemClock
@@ -50,6 +50,7 @@ from barnabas.storage.disk import Disk
 log = logging.getLogger("barnabas.node")
 
 CLOSE_GRACE_S: Final = 2.0
+DEFAULT_MIN_INSYNC_REPLICAS: Final = "1"
 ANY_HOST: Final = ("", "0.0.0.0", "::")
 COORDINATED: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 
@@ -144,6 +145,15 @@ class Node:
             log.warning("%s", note)
         cluster_id = config.cluster_id or new_cluster_id(ports.dice)
         metadata.commit_now(lambda image: form_cluster(image, cluster_id))
+        given = config.topic_defaults.get(MIN_INSYNC_REPLICAS)
+        kept = metadata.commit_now(lambda image: keep_min_insync_replicas(image, given or DEFAULT_MIN_INSYNC_REPLICAS))
+        if given is not None and given != kept:
+            log.warning(
+                "min.insync.replicas=%s is not used: the cluster has had %s since it was made; "
+                "alter it for all brokers, not where one starts",
+                given,
+                kept,
+            )
         return metadata
 
     def _build(self, metadata: MetadataLog, logs: Logs) -> Broker:
@@ -156,7 +166,7 @@ class Node:
             ports.threads.background,
             lambda name: resolve_topic(metadata.image.config_of(TOPIC_RESOURCE, name), live.current),
         )
-        topics = Topics(config, metadata, served, ports.dice)
+        topics = Topics(live, metadata, served, ports.dice)
         groups = GroupService(
             GroupConfig.of(config),
             image=metadata.image,

@@ -13,9 +13,11 @@ from barnabas.core.metadata.decision import Decision
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.names import check_topic_name
 from barnabas.core.metadata.records import (
+    ALL_NODES,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
+    MIN_INSYNC_REPLICAS,
     TOPIC_RESOURCE,
 )
 from barnabas.core.metadata.topics import set_configs
@@ -23,7 +25,7 @@ from barnabas.runtime.metadata_log import ClusterMetadata
 from barnabas.services.broker_config import BrokerConfig
 from barnabas.services.catalogue.setting import InvalidSetting, UnknownSetting
 from barnabas.services.internal_topics import check_settings
-from barnabas.services.live_config import ALL_BROKERS, check_thread_counts, effective_config
+from barnabas.services.live_config import check_thread_counts, effective_config
 from barnabas.services.loggers import describe_loggers
 from barnabas.services.settings import (
     Change,
@@ -88,7 +90,7 @@ def describe_overrides(image: Image, config: BrokerConfig, overrides: Mapping[st
         overrides,
         config,
         dynamic=_own(image, config),
-        dynamic_default=image.config_of(BROKER_RESOURCE, ALL_BROKERS),
+        dynamic_default=image.config_of(BROKER_RESOURCE, ALL_NODES),
     )
 
 
@@ -99,13 +101,13 @@ def _describe_group(image: Image, config: BrokerConfig, name: str) -> list[Descr
         image.config_of(GROUP_RESOURCE, name),
         config,
         dynamic=_own(image, config),
-        dynamic_default=image.config_of(BROKER_RESOURCE, ALL_BROKERS),
+        dynamic_default=image.config_of(BROKER_RESOURCE, ALL_NODES),
     )
 
 
 def _describe_broker(image: Image, config: BrokerConfig, name: str) -> list[DescribedSetting]:
-    for_all = image.config_of(BROKER_RESOURCE, ALL_BROKERS)
-    if name == ALL_BROKERS:
+    for_all = image.config_of(BROKER_RESOURCE, ALL_NODES)
+    if name == ALL_NODES:
         return describe_broker_defaults(for_all)
     check_own_node(name, config)
     return describe_broker(config, dynamic=_own(image, config), dynamic_default=for_all)
@@ -136,6 +138,7 @@ def decide_changes(
     else:
         with _refusals_of_brokers():
             changed = alter_broker(current, changes)
+            _check_min_insync_replicas(resource, changed)
             _check_broker(image, config, resource, overlaid(current, changed))
     return set_configs(image, resource.type, resource.name, changed)
 
@@ -154,6 +157,7 @@ def decide_replacement(
     else:
         with _refusals_of_brokers():
             changed = _replace_broker(current, wanted)
+            _check_min_insync_replicas(resource, changed)
             _check_broker(image, config, resource, overlaid(current, changed))
     return set_configs(image, resource.type, resource.name, changed)
 
@@ -171,7 +175,7 @@ def _check_alterable(image: Image, config: BrokerConfig, resource: ConfigResourc
         check_topic_name(resource.name)
         image.get_topic(resource.name)
     elif resource.type == BROKER_RESOURCE:
-        if resource.name != ALL_BROKERS:
+        if resource.name != ALL_NODES:
             check_own_node(resource.name, config)
     elif resource.type == GROUP_RESOURCE:
         _check_group_name(resource.name)
@@ -207,10 +211,18 @@ def _refusals_of_brokers() -> Iterator[None]:
         raise InvalidRequest(str(refusal)) from refusal
 
 
+def _check_min_insync_replicas(resource: ConfigResource, changed: Mapping[str, str | None]) -> None:
+    """Keep the one value that the cluster has of it (see `keep_min_insync_replicas`); Kafka's words and code."""
+    if MIN_INSYNC_REPLICAS in changed and resource.name != ALL_NODES:
+        raise InvalidConfig(f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled.")
+    if MIN_INSYNC_REPLICAS in changed and changed[MIN_INSYNC_REPLICAS] is None:
+        raise InvalidConfig(f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled.")
+
+
 def _check_broker(image: Image, config: BrokerConfig, resource: ConfigResource, altered: Mapping[str, str]) -> None:
     """Refuse what a broker cannot have, or some topic together with what it sets itself."""
-    for_all = altered if resource.name == ALL_BROKERS else image.config_of(BROKER_RESOURCE, ALL_BROKERS)
-    own = _own(image, config) if resource.name == ALL_BROKERS else altered
+    for_all = altered if resource.name == ALL_NODES else image.config_of(BROKER_RESOURCE, ALL_NODES)
+    own = _own(image, config) if resource.name == ALL_NODES else altered
     broker = config.with_dynamic({**for_all, **own})
     check_thread_counts(effective_config(image, config), broker, altered)
     resolve_topic({}, broker)

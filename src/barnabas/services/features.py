@@ -12,13 +12,18 @@ from barnabas.core.errors import InvalidUpdateVersion
 from barnabas.core.metadata.image import Image
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+    "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
     "metadata.version": (7, 30),
     "transaction.version": (0, 2),
 }
-"""The levels of each feature. Of `metadata.version`, from Kafka 3.3 to 4.3, admin clients show it and nothing depends
-on it; `group.version` 1 is that there are consumer groups (KIP-848), `transaction.version` 2 that each transaction has
-an epoch of its own (KIP-890)."""
+"""The levels of each feature.
+
+`metadata.version`, from Kafka 3.3 to 4.3, is shown by admin clients, and nothing depends on it. `group.version` 1 is
+that there are consumer groups (KIP-848), `transaction.version` 2 that each transaction has an epoch of its own
+(KIP-890). `eligible.leader.replicas.version` 1 (KIP-966) is that the cluster has one `min.insync.replicas` for all its
+nodes; of who is eligible there is nothing to say while there is one.
+"""
 
 _NOT_THERE: Final = (0, 0)
 

@@ -11,17 +11,17 @@ What was recorded and cannot be had any more, because another start brought othe
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from barnabas.core.errors import InvalidRequest
 from barnabas.core.metadata.image import Image
-from barnabas.core.metadata.records import BROKER_RESOURCE, ConfigRecord, MetadataRecord
+from barnabas.core.metadata.records import ALL_NODES, BROKER_RESOURCE, ConfigRecord, MetadataRecord
 from barnabas.services.broker_config import BrokerConfig
 from barnabas.services.catalogue.setting import InvalidSetting
 
 log = logging.getLogger("barnabas.settings")
 
-ALL_BROKERS: Final = ""
 THREAD_COUNTS: Final = (
     "background.threads",
     "log.cleaner.threads",
@@ -41,8 +41,8 @@ class LiveConfig:
         self._start = start
         self._image = image
         self._listeners: list[Listener] = []
-        self._names = (ALL_BROKERS, str(start.node_id))
-        self.current = effective_config(image, start, report=log.error)
+        self._names = (ALL_NODES, str(start.node_id))
+        self.current = effective_config(image, start)
 
     def subscribe(self, listener: Listener) -> None:
         """Have all settings now, and after each change. It is called on the loop and must not wait."""
@@ -53,7 +53,7 @@ class LiveConfig:
         """Take records that the image has taken already."""
         if not any(self._is_ours(record) for record in records):
             return
-        before, self.current = self.current, effective_config(self._image, self._start, report=log.error)
+        before, self.current = self.current, effective_config(self._image, self._start)
         if self.current != before:
             for listener in self._listeners:
                 listener(self.current)
@@ -69,23 +69,41 @@ class LiveConfig:
 def dynamic_of(image: Image, node_id: int) -> dict[str, str]:
     """What was altered for all brokers, and over it what was for this one."""
     own = image.config_of(BROKER_RESOURCE, str(node_id))
-    return {**image.config_of(BROKER_RESOURCE, ALL_BROKERS), **own}
+    return {**image.config_of(BROKER_RESOURCE, ALL_NODES), **own}
 
 
-def effective_config(
-    image: Image, config: BrokerConfig, *, report: Callable[[str, object], None] | None = None
-) -> BrokerConfig:
-    """The broker's settings with what was altered while it ran; `report` hears of what cannot be had."""
+def effective_config(image: Image, config: BrokerConfig) -> BrokerConfig:
+    """The broker's settings with what was altered while it ran."""
     dynamic = dynamic_of(image, config.node_id)
+    return _overlaid(_Same(config), tuple(dynamic.items())) if dynamic else config
+
+
+class _Same:
+    """A configuration as a key: equal is only what is the same object, which takes no time to see."""
+
+    __slots__ = ("config",)
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+
+    def __hash__(self) -> int:
+        return id(self.config)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.config is self.config
+
+
+@lru_cache(maxsize=8)  # half a millisecond, and asked for with every topic that is altered
+def _overlaid(start: _Same, altered: tuple[tuple[str, str], ...]) -> BrokerConfig:
+    dynamic = dict(altered)
     while dynamic:
         try:
-            return config.with_dynamic(dynamic)
+            return start.config.with_dynamic(dynamic)
         except InvalidSetting as refusal:
-            if report is not None:
-                report("a setting that was altered is passed over: %s", refusal)
+            log.error("a setting that was altered is passed over: %s", refusal)
             if dynamic.pop(refusal.name, None) is None:
                 break
-    return config
+    return start.config
 
 
 def check_thread_counts(before: BrokerConfig, after: BrokerConfig, altered: Mapping[str, str]) -> None:

