@@ -199,6 +199,12 @@ BROKER_SETTINGS: Final[Mapping[str, Setting]] = settings_of(BrokerConfig)
 ALIASES: Final[Mapping[str, str]] = {"node.id": "broker.id", "log.dirs": "log.dir"}
 """Older names, each by the one that is used if both are given."""
 
+_NAMES_OF_ONE: Final = (
+    *ALIASES.items(),
+    *(tuple(name.name for name in setting.broker_names) for setting in TOPIC_SETTINGS.values()),
+)
+_RIVALS: Final[Mapping[str, tuple[str, ...]]] = {name: names for names in _NAMES_OF_ONE for name in names}
+
 _CONSULTED: Final = ("controller.listener.names", "listener.security.protocol.map")
 """Read together with the listeners, but no settings of their own."""
 
@@ -215,14 +221,7 @@ def known_broker_names() -> list[str]:
 
 def rivals(name: str) -> tuple[str, ...]:
     """All names that set the same thing as this one, itself among them."""
-    for used, older in ALIASES.items():
-        if name in (used, older):
-            return (used, older)
-    for setting in TOPIC_SETTINGS.values():
-        names = tuple(broker_name.name for broker_name in setting.broker_names)
-        if name in names:
-            return names
-    return (name,)
+    return _RIVALS.get(name, (name,))
 
 
 def topic_defaults_of(properties: Mapping[str, str]) -> dict[str, str]:
