@@ -306,6 +306,8 @@ def _maintenance_config(config: BrokerConfig) -> MaintenanceConfig:
         cleaner_enable=config.log_cleaner_enable,
         cleaner_backoff_ms=config.log_cleaner_backoff_ms,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
+        scrub_bytes_per_second=config.log_scrub_bytes_per_second,
+        scrub_interval_ms=config.log_scrub_interval_ms,
     )
 
 

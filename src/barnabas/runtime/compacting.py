@@ -11,7 +11,7 @@ is left alone until the node starts again; the others go on.
 import logging
 from contextlib import suppress
 
-from barnabas.core.errors import BarnabasError, StorageError
+from barnabas.core.errors import BarnabasError, CorruptLog, StorageError
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Logs
@@ -44,6 +44,11 @@ class Compacting:
         self._is_stopped = False
         self._left_alone: dict[Log, None] = {}
 
+    @property
+    def uncleanable(self) -> int:
+        """How many logs are left alone."""
+        return len(self._left_alone)
+
     def stop(self) -> None:
         """Give up what is being compacted, at the next batch."""
         self._is_stopped = True
@@ -60,11 +65,15 @@ class Compacting:
         """The compacted logs, the dirtiest first."""
         partitions, now_ms = self._logs.partitions, self._clock.now_ms()
         self._left_alone = {each: None for each in self._left_alone if each in partitions}
-        ratios = {
-            each: cleanable(each, now_ms=now_ms, high_watermark=partition.high_watermark).dirty_ratio
-            for each, partition in partitions.items()
-            if each.config.is_compacted and each not in self._left_alone
-        }
+        ratios = {}
+        for each, partition in list(partitions.items()):
+            if each.config.is_compacted and each not in self._left_alone:
+                try:
+                    found = cleanable(each, now_ms=now_ms, high_watermark=partition.high_watermark)
+                except CorruptLog as error:
+                    self._leave_alone(each, error)
+                else:
+                    ratios[each] = found.dirty_ratio
         return sorted(ratios, key=lambda each: ratios[each], reverse=True)
 
     def _plan(self, each: Log) -> CompactionPlan | None:
@@ -75,9 +84,9 @@ class Compacting:
                 hash_key=self._hash_key,
                 high_watermark=self._logs.partitions[each].high_watermark,
             )
-        except StorageError:
-            raise
         except BarnabasError as error:
+            if isinstance(error, StorageError) and not isinstance(error, CorruptLog):
+                raise  # of the directory, not of this log
             self._leave_alone(each, error)
             return None
         finally:

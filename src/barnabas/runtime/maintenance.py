@@ -1,8 +1,8 @@
 """What the logs of a node need now and then, whoever uses them: retention, checkpoints, and forgetting old producers.
 
-Owns the tasks that do so, compaction's among them (`runtime.compacting`). Looks over the logs a few at a time and lets
-the loop breathe in between. Whatever syncs or removes files runs on a thread, and while it does a log may grow, be
-deleted or be configured anew: a log is looked at again after every wait.
+Owns the tasks that do so, those of compaction (`runtime.compacting`) and scrubbing (`runtime.scrubbing`) among them.
+Looks over the logs a few at a time and lets the loop breathe in between. Whatever syncs or removes files runs on a
+thread, and while it does a log may grow, be deleted or be configured anew: a log is looked at again after every wait.
 
 An active segment is not closed for its age alone: as in Kafka the first append after `segment.ms` does that, and
 retention does it when all of the log has expired.
@@ -17,18 +17,21 @@ from typing import Final
 
 import msgspec
 
-from barnabas.core.errors import StorageError
+from barnabas.core.errors import CorruptLog, StorageError
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.compacting import Compacting
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Logs, Partition
+from barnabas.runtime.scrubbing import Scrubbing
 from barnabas.storage.log import Log
 from barnabas.storage.retention import begin_retention, close_expired
 
 log = logging.getLogger("barnabas.maintenance")
 
 LOGS_PER_BREATH: Final = 50
+SCRUB_PAUSE_MS: Final = 60_000
+MIN_SCRUB_PAUSE_MS: Final = 10
 PRODUCER_CHECK_INTERVAL_MS: Final = 600_000  # Kafka's producer.id.expiration.check.interval.ms
 
 
@@ -40,6 +43,8 @@ class MaintenanceConfig(msgspec.Struct, frozen=True, kw_only=True):
     cleaner_enable: bool = True
     cleaner_backoff_ms: int = 15_000
     producer_id_expiration_ms: int = 86_400_000
+    scrub_bytes_per_second: int = 4 * 1024 * 1024
+    scrub_interval_ms: int = 86_400_000
 
 
 Interval = Callable[[MaintenanceConfig], int]
@@ -57,6 +62,18 @@ class Maintenance:
         self._is_stopped = False
         self._woken = asyncio.Event()  # by a stop or by other settings; each has one of its own
         self._compacting = Compacting(logs, offload, clock, hash_key=dice.token_bytes(16))
+        self._scrubbing = Scrubbing(logs.data_dir, offload)
+        self._unretained: dict[Log, None] = {}
+
+    @property
+    def damaged(self) -> int:
+        """How many damaged places were found in the logs."""
+        return self._scrubbing.damaged
+
+    @property
+    def uncleanable(self) -> int:
+        """How many partitions are not compacted any more, because that failed."""
+        return self._compacting.uncleanable
 
     def stop(self) -> None:
         """Have `run` end; compaction gives up what it has begun."""
@@ -80,6 +97,7 @@ class Maintenance:
                 tasks.create_task(self._every(lambda config: config.retention_check_interval_ms, self.apply_retention))
                 tasks.create_task(self._every(lambda config: config.checkpoint_interval_ms, self.checkpoint))
                 tasks.create_task(self._every(_expiry_interval_ms, self.expire_producers))
+                tasks.create_task(self._scrub())
                 if self._config.cleaner_enable:
                     tasks.create_task(self._compact())
         except* StorageError as errors:
@@ -94,6 +112,23 @@ class Maintenance:
             rests = not await self._compacting.compact_one()
             if rests and await self._rests(lambda config: config.cleaner_backoff_ms):
                 return
+
+    async def _scrub(self) -> None:
+        """Read through all logs, and rest until it is time to do so again."""
+        rests_ms = SCRUB_PAUSE_MS  # a node that has just started has other things to read
+        while not await self._rests(lambda _: rests_ms):  # noqa: B023 - called before it changes
+            began_ms = saved_ms = self._clock.now_ms()
+            while (size := await self._scrub_piece()) is not None:
+                if await self._rests(lambda config: _pace_ms(config, size)):
+                    return
+                if self._clock.now_ms() - saved_ms >= SCRUB_PAUSE_MS:
+                    saved_ms = self._clock.now_ms()
+                    await self._scrubbing.save()
+            await self._scrubbing.save()
+            rests_ms = max(self._config.scrub_interval_ms - (self._clock.now_ms() - began_ms), SCRUB_PAUSE_MS)
+
+    async def _scrub_piece(self) -> int | None:
+        return 0 if self._config.scrub_bytes_per_second == 0 else await self._scrubbing.check_piece()
 
     async def _rests(self, interval_ms: Interval) -> bool:
         """Wait as long as the settings say; True when everything is to stop."""
@@ -110,10 +145,20 @@ class Maintenance:
 
     async def apply_retention(self) -> None:
         """Delete what is too old or too much, of every log."""
+        self._unretained = {each: None for each in self._unretained if each in self._logs.partitions}
         async for each, partition in self._each_partition():
             await self._retain(each, partition)
 
     async def _retain(self, each: Log, partition: Partition) -> None:
+        try:
+            await self._remove_expired(each, partition)
+        except CorruptLog as error:
+            # Of this log alone: the directory is in order, and the other logs must not fill it.
+            if each not in self._unretained:
+                self._unretained[each] = None
+                log.error("nothing of %s expires any more: %s", each.partition, error)
+
+    async def _remove_expired(self, each: Log, partition: Partition) -> None:
         if not close_expired(each, now_ms=self._clock.now_ms(), end_offset=partition.high_watermark):
             return
         await self._flush(each)
@@ -169,6 +214,12 @@ class Maintenance:
 
 def _expiry_interval_ms(config: MaintenanceConfig) -> int:
     return min(PRODUCER_CHECK_INTERVAL_MS, config.producer_id_expiration_ms)
+
+
+def _pace_ms(config: MaintenanceConfig, size: int) -> int:
+    """How long to rest after a piece of this size."""
+    rate = config.scrub_bytes_per_second
+    return SCRUB_PAUSE_MS if rate == 0 else max(size * 1000 // rate, MIN_SCRUB_PAUSE_MS)
 
 
 def _in_turn(writes: list[Callable[[], None]]) -> Callable[[], None]:

@@ -120,6 +120,25 @@ class BrokerConfig(UnusedSettings, frozen=True, kw_only=True):
     log_cleaner_backoff_ms: Annotated[
         int, About(LONG, "How long compaction rests when there is nothing to compact.", at_least=0, is_dynamic=True)
     ] = 15_000
+    log_scrub_bytes_per_second: Annotated[
+        int,
+        About(
+            LONG,
+            "Barnabas only. How fast the logs are read through in the background, to find damage before a consumer "
+            "does; 0: not at all.",
+            at_least=0,
+            is_dynamic=True,
+        ),
+    ] = 4 * MIB
+    log_scrub_interval_ms: Annotated[
+        int,
+        About(
+            LONG,
+            "Barnabas only. The logs are read through in the background once in this time, or as fast as they may be.",
+            at_least=60_000,
+            is_dynamic=True,
+        ),
+    ] = 86_400_000
     log_flush_offset_checkpoint_interval_ms: Annotated[
         int,
         About(INT, "How often it is noted up to where the logs are on disk; recovery starts from there.", at_least=1),

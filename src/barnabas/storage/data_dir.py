@@ -49,6 +49,10 @@ class DataDir:
             self._context = LogContext(OpenFiles(disk, max_files=max_open_files), Checkpoints(disk, path), self.health)
 
     @property
+    def disk(self) -> Disk:
+        return self._disk
+
+    @property
     def checkpoints(self) -> Checkpoints:
         return self._context.checkpoints
 

@@ -57,8 +57,8 @@ class BadBatch(Exception):
 
     def as_corrupt_log(self) -> CorruptLog:
         return CorruptLog(
-            f"{self}. The data before it is intact; restore the file from a replica or a backup, or cut it there "
-            "yourself if what follows may be lost"
+            f"{self}. The data before it is intact; restore the file from a replica or a backup, or stop the node and "
+            "run: barnabas topic repair"
         )
 
 

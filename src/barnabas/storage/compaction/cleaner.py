@@ -251,4 +251,7 @@ def _first_position(source: Source, file: File, offset: int) -> int:
 
 
 def _corrupt(source: Source, batch: FoundBatch, error: BarnabasError) -> CorruptLog:
-    return CorruptLog(f"{source.segment.log_path} at position {batch.position} cannot be compacted: {error}")
+    return CorruptLog(
+        f"{source.segment.log_path} at position {batch.position} cannot be compacted: {error}. To step over the batch, "
+        "stop the node and run: barnabas topic repair"
+    )

@@ -1,0 +1,181 @@
+"""Reading through the logs, slowly and all the time, so that damage is heard of before a consumer comes to it.
+
+What is on disk and was right once may not stay so, and recovery reads only what was not known to be durable. Here every
+byte that is written is read again, a piece at a time on a thread, and its checksums are looked at. Damage is one line
+in the log for each place, and counted; nothing is changed: `barnabas topic repair` does that.
+
+Where it stands is kept in the data directory now and then, so that a node that is restarted often comes to the end of
+its logs nevertheless.
+
+Invariants: one piece at a time; a finding counts only if the log still is what it was when the piece was read.
+"""
+
+import asyncio
+import errno
+import logging
+from typing import Final
+
+from barnabas.core.errors import CorruptLog
+from barnabas.core.model import TopicPartition
+from barnabas.runtime.offload import Offload
+from barnabas.storage.checkpoints import OffsetFile
+from barnabas.storage.damage import Checked, check_some
+from barnabas.storage.data_dir import DataDir
+from barnabas.storage.log import Log
+from barnabas.storage.names import SCRUBBED_TO
+from barnabas.storage.segment import Segment
+
+log = logging.getLogger("barnabas.scrub")
+
+PIECE_BYTES: Final = 256 * 1024
+MAX_SEARCH_BYTES: Final = 16 * 1024 * 1024
+MAX_PLACES: Final = 10_000  # that are told apart; more are counted once a round
+LOGS_PER_BREATH: Final = 50
+
+
+class Scrubbing:
+    """Checks piece after piece; one task owns it."""
+
+    def __init__(self, data_dir: DataDir, offload: Offload) -> None:
+        self._data_dir = data_dir
+        self._disk = data_dir.disk
+        self._offload = offload
+        self._places: dict[tuple[str, int], None] = {}
+        self._file: OffsetFile | None = None
+        self._names: list[TopicPartition] | None = None  # of the logs left in this round, the last one first
+        self._start: tuple[TopicPartition, int] | None = None  # where an earlier process stood
+        self._next_base = 0  # of the segment to be read next
+        self._segment: Segment | None = None
+        self._position = self._offset = 0
+        self.damaged = 0
+        """How many damaged places were found."""
+
+    async def check_piece(self) -> int | None:
+        """Check the next piece; how many bytes that were, or None at the end of a round."""
+        if self._file is None:
+            await self._load()
+        if self._names is None:
+            self._begin_round()
+        looked_at = 0
+        while self._names:
+            each = self._data_dir.logs.get(self._names[-1])
+            segment = None if each is None else self._find_segment(each)
+            if each is None or segment is None:
+                self._names.pop()
+                self._next_base, self._segment = 0, None
+            elif self._position < segment.size:
+                return await self._check(each, segment)
+            else:
+                self._next_base, self._segment = segment.base_offset + 1, None
+            looked_at += 1
+            if looked_at % LOGS_PER_BREATH == 0:
+                await asyncio.sleep(0)
+        self._names = None
+        return None
+
+    def _begin_round(self) -> None:
+        start, self._start = self._start, None
+        names = sorted(self._data_dir.logs, reverse=True)
+        self._next_base, self._segment = 0, None
+        if start is not None:
+            names = [name for name in names if name >= start[0]]
+            self._next_base = start[1] if names and names[-1] == start[0] else 0
+        self._names = names
+
+    def _find_segment(self, each: Log) -> Segment | None:
+        """The segment of a log to go on with; None when all were read."""
+        segments = each.segments
+        if self._segment is None or not any(segment is self._segment for segment in segments):
+            self._segment = next((segment for segment in segments if segment.base_offset >= self._next_base), None)
+            if self._segment is not None:
+                self._position, self._offset = 0, self._segment.base_offset
+        return self._segment
+
+    async def _check(self, each: Log, segment: Segment) -> int:
+        start, end, min_offset, cuts = self._position, segment.size, self._offset, each.cuts
+        end_offset = min(
+            (other.base_offset for other in each.segments if other.base_offset > segment.base_offset),
+            default=each.end_offset,
+        )
+        disk = self._disk
+
+        def check() -> Checked:
+            file = disk.open(segment.log_path)
+            return check_some(
+                file,
+                start,
+                end,
+                min_offset=min_offset,
+                end_offset=end_offset,
+                max_bytes=PIECE_BYTES,
+                max_search_bytes=MAX_SEARCH_BYTES,
+            )
+
+        problem: str | None = None
+        try:
+            checked = await self._offload.run(check)
+        except OSError as error:
+            checked = Checked(end, min_offset)  # the rest of it is left to the next round
+            if error.errno in (errno.EIO, errno.ENOENT):  # all others say nothing of the file
+                problem = str(error)
+        if self._data_dir.logs.get(each.partition) is not each or each.cuts != cuts or segment.is_gone:
+            return checked.position - start
+        if checked.damage is not None:
+            damage = checked.damage
+            self._report(each, segment, damage.position, damage.first_offset, damage.reason)
+        elif problem is not None:
+            self._report(each, segment, start, min_offset, problem)
+        self._position, self._offset = checked.position, checked.next_offset
+        return checked.position - start
+
+    def _report(self, each: Log, segment: Segment, position: int, offset: int, reason: str) -> None:
+        place = (segment.log_path, position)
+        if place in self._places:
+            return
+        if len(self._places) < MAX_PLACES:
+            self._places[place] = None
+        self.damaged += 1
+        log.error(
+            "%s is damaged from offset %d on: %s at position %d: %s. What comes after it can still be read. To step "
+            "over the damage, stop the node and run: barnabas topic repair %s --data-dir %s",
+            each.partition,
+            offset,
+            segment.log_path,
+            position,
+            reason,
+            each.partition.topic,
+            self._data_dir.path,
+        )
+
+    # Where it stands
+
+    async def _load(self) -> None:
+        path = f"{self._data_dir.path}/{SCRUBBED_TO}"
+        disk = self._disk
+
+        def load() -> OffsetFile:
+            try:
+                return OffsetFile(disk, path)
+            except CorruptLog:  # then it begins anew
+                disk.remove(path)
+                return OffsetFile(disk, path)
+
+        self._file = await self._offload.run(load)
+        self._start = next(iter(self._file.offsets.items()), None)
+
+    async def save(self) -> None:
+        """Keep where it stands."""
+        if self._file is None:
+            return
+        for name in list(self._file.offsets):
+            self._file.forget(name)
+        if self._names:
+            base = self._next_base if self._segment is None else self._segment.base_offset
+            self._file.set(self._names[-1], base)
+        write = self._file.begin_write()
+
+        def write_guarded() -> None:
+            with self._data_dir.health.guarded():
+                write()
+
+        await self._offload.run(write_guarded)

@@ -1,0 +1,130 @@
+"""Damage in a segment file: where it is, and where the next good batch begins.
+
+A batch that was written and is not right any more is found by its checksum, or, as offset and length are not under it,
+by not following what comes before it. What comes after is still good as a rule: it is found by the length of the
+damaged batch, or by looking for the next bytes that are a batch, checksum included.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from barnabas.core.errors import BarnabasError
+from barnabas.core.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    BatchHeader,
+    check_batch,
+    read_header,
+)
+from barnabas.storage.disk import File
+from barnabas.storage.offset_index import MAX_RELATIVE_OFFSET
+from barnabas.storage.scan import BadBatch, scan_batches
+
+_WINDOW: Final = 1024 * 1024
+_MAGIC: Final = bytes([MAGIC])
+_offset_and_length: Final = struct.Struct(">qi").unpack_from
+
+
+class Damage(NamedTuple):
+    """Bytes of a segment file that are no batch."""
+
+    position: int
+    end_position: int
+    first_offset: int
+    """What the log has before it ends before this offset."""
+    reason: str
+    is_torn: bool
+    """Whether an interrupted write explains it."""
+
+
+class Checked(NamedTuple):
+    """How far a check came, and the damage that it met, which is behind it then."""
+
+    position: int
+    next_offset: int
+    damage: Damage | None = None
+
+
+def check_some(
+    file: File,
+    position: int,
+    end: int,
+    *,
+    min_offset: int,
+    end_offset: int,
+    max_bytes: int,
+    max_search_bytes: int,
+) -> Checked:
+    """Check every byte of the batches from `position` on: about `max_bytes` of them, or up to the first damage.
+
+    No batch may reach `end_offset`: an offset is not under the checksum. After damage the next batch is looked for in
+    `max_search_bytes`; not found, the rest of the file counts as damaged.
+    """
+    start, offset = position, min_offset
+    try:
+        for batch in scan_batches(file, position, end, min_offset=min_offset, chunk=max_bytes):
+            if batch.header.last_offset >= end_offset:
+                reason = f"offset {batch.header.last_offset} is beyond {end_offset - 1}"
+                raise BadBatch(file.path, batch.position, is_torn=False, reason=reason)
+            position, offset = batch.position + batch.header.size, batch.header.next_offset
+            if position - start >= max_bytes:
+                break
+    except BadBatch as bad:
+        found = find_next(file, bad.position, end, min_offset=offset, max_bytes=max_search_bytes)
+        end_position, next_offset = (end, offset) if found is None else (found[0], found[1].base_offset)
+        damage = Damage(bad.position, end_position, offset, bad.reason, bad.is_torn)
+        return Checked(end_position, next_offset, damage)
+    return Checked(position, offset)
+
+
+def find_next(
+    file: File, position: int, end: int, *, min_offset: int, max_bytes: int
+) -> tuple[int, BatchHeader] | None:
+    """The first good batch after the bad one at `position` that may follow `min_offset`, looked for byte by byte."""
+    head = file.read(position, min(HEADER_SIZE, end - position))
+    if len(head) == HEADER_SIZE:
+        length = _offset_and_length(head)[1]
+        if length > 0:
+            found = _batch_at(file, position + LOG_OVERHEAD + length, end, min_offset)
+            if found is not None:
+                return position + LOG_OVERHEAD + length, found
+    start, stop = position + 1, min(end, position + max_bytes)
+    while start < stop:
+        window = file.read(start, min(_WINDOW + HEADER_SIZE, end - start))
+        at = window.find(_MAGIC, MAGIC_AT)
+        while 0 <= at < MAGIC_AT + _WINDOW:
+            candidate = start + at - MAGIC_AT
+            if _may_be_batch(window, at - MAGIC_AT, end - candidate, min_offset):
+                found = _batch_at(file, candidate, end, min_offset)
+                if found is not None:
+                    return candidate, found
+            at = window.find(_MAGIC, at + 1)
+        start += _WINDOW
+    return None
+
+
+def _may_be_batch(window: bytes, at: int, left: int, min_offset: int) -> bool:
+    if len(window) - at < LOG_OVERHEAD:
+        return False
+    offset: int
+    length: int
+    offset, length = _offset_and_length(window, at)
+    return (
+        HEADER_SIZE - LOG_OVERHEAD <= length <= left - LOG_OVERHEAD
+        and min_offset <= offset <= min_offset + MAX_RELATIVE_OFFSET
+    )
+
+
+def _batch_at(file: File, position: int, end: int, min_offset: int) -> BatchHeader | None:
+    """The header of a whole, good batch at this very position."""
+    head = file.read(position, min(HEADER_SIZE, max(end - position, 0)))
+    if len(head) < HEADER_SIZE or not _may_be_batch(head, 0, end - position, min_offset):
+        return None
+    try:
+        header = read_header(head)
+        check_batch(file.read(position, header.size), 0, header)
+    except BarnabasError:
+        return None
+    return header
