@@ -20,6 +20,7 @@ from barnabas.config import load  # noqa: E402
 from barnabas.core.errors import BarnabasError, InvalidConfig, StorageError  # noqa: E402
 from barnabas.node import Node, Ports  # noqa: E402
 from barnabas.runtime.dir_lock import DirLock  # noqa: E402
+from barnabas.runtime.log_lines import clean  # noqa: E402
 from barnabas.runtime.loop import loop_factory  # noqa: E402
 from barnabas.services.broker_config import BrokerConfig  # noqa: E402
 
@@ -29,6 +30,8 @@ def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str]) 
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(clean)  # also what others say here, of an exception with a client's text in it, say
     config = load(file, sets, os.environ, overrides)
     if config.ignored:
         logging.getLogger("barnabas").warning("these settings mean nothing here: %s", ", ".join(config.ignored))

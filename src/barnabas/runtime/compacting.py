@@ -8,11 +8,11 @@ A log that cannot be compacted, because it is damaged or has a batch with more k
 is left alone until the node starts again; the others go on.
 """
 
-import logging
 from contextlib import suppress
 
 from barnabas.core.errors import BarnabasError, CorruptLog, StorageError
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Logs
 from barnabas.storage.compaction import (
@@ -26,7 +26,7 @@ from barnabas.storage.compaction import (
 )
 from barnabas.storage.log import Log
 
-log = logging.getLogger("barnabas.compaction")
+log = get_logger("barnabas.compaction", is_limited=False)
 
 
 class Stopped(Exception):

@@ -8,7 +8,6 @@ disk, so nothing more is said.
 """
 
 import asyncio
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
@@ -27,13 +26,14 @@ from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from barnabas.core.records.control import MarkerType
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.replay import BeyondTheEnd, Piece, reading
 from barnabas.storage.log import Log
 from barnabas.storage.segment import SegmentGone
 
-log = logging.getLogger("barnabas.coordinator")
+log = get_logger("barnabas.coordinator")
 
 E = TypeVar("E")
 E_co = TypeVar("E_co", covariant=True)

@@ -11,7 +11,6 @@ A directory that goes offline ends all of it, with one line in the log; whoever 
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
@@ -21,13 +20,14 @@ from barnabas.core.errors import CorruptLog, StorageError
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.compacting import Compacting
 from barnabas.runtime.dice import Dice
+from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Logs, Partition
 from barnabas.runtime.scrubbing import Scrubbing
 from barnabas.storage.log import Log
 from barnabas.storage.retention import begin_retention, close_expired
 
-log = logging.getLogger("barnabas.maintenance")
+log = get_logger("barnabas.maintenance", is_limited=False)
 
 LOGS_PER_BREATH: Final = 50
 SCRUB_PAUSE_MS: Final = 60_000

@@ -9,7 +9,6 @@ settings after each change:
 What was recorded and cannot be had any more, because another start brought other settings, counts as not set.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
@@ -17,10 +16,11 @@ from typing import Final
 from barnabas.core.errors import InvalidRequest
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import ALL_NODES, BROKER_RESOURCE, ConfigRecord, MetadataRecord
+from barnabas.runtime.log_lines import get_logger
 from barnabas.services.broker_config import BrokerConfig
 from barnabas.services.catalogue.setting import InvalidSetting
 
-log = logging.getLogger("barnabas.settings")
+log = get_logger("barnabas.settings")
 
 THREAD_COUNTS: Final = (
     "background.threads",

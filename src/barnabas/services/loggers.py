@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.core.errors import InvalidConfig, InvalidRequest
+from barnabas.runtime.log_lines import get_logger
 from barnabas.services.settings import Change, DescribedSetting, Operation, SettingType, Source
 
-log = logging.getLogger("barnabas.settings")
+log = get_logger("barnabas.settings")
 
 ROOT: Final = "root"
 OWN: Final = "barnabas"

@@ -11,7 +11,6 @@ Invariant: a batch is never changed here, so that a check may be begun anew.
 """
 
 import asyncio
-import logging
 import struct
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -27,11 +26,12 @@ from barnabas.core.records.batch import (
 )
 from barnabas.core.records.checking import OK, check_framing, check_records, problem_of
 from barnabas.core.records.compression import check_frame, decompress
+from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.offload import Offload
 from barnabas.services.opening import RecordsRefused, max_opened_bytes
 from barnabas.services.settings import RecordValidation
 
-log = logging.getLogger("barnabas.produce")
+log = get_logger("barnabas.produce")
 
 NATIVE_NOW: Final = 250_000  # records that are checked on the loop: a few milliseconds
 PLAIN_NOW: Final = 2_000

@@ -5,7 +5,6 @@ when its files are gone, durably: a crash in between must not hand old records t
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -23,12 +22,13 @@ from barnabas.core.metadata.records import (
     TopicRecord,
 )
 from barnabas.core.model import TopicPartition
+from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Logs, Partition
 from barnabas.services.settings import TopicConfig
 from barnabas.services.settings.topic_config import opens_batches
 
-log = logging.getLogger("barnabas.topics")
+log = get_logger("barnabas.topics")
 
 
 @dataclass(slots=True, eq=False)

@@ -7,7 +7,6 @@ when its markers are durable, so whoever was told of a commit can read what was 
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
@@ -43,6 +42,7 @@ from barnabas.core.transactions.partitions import decide_add, verify
 from barnabas.core.transactions.records import TransactionRecord
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.coordinator import Plain
+from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.transaction_coordinator import TransactionCoordinator
 from barnabas.services.coordinators import MAX_DECISION_BYTES, Coordinators
@@ -53,7 +53,7 @@ from barnabas.services.served import ServedTopics
 from barnabas.services.topics import Topics
 from barnabas.services.transaction_settings import TransactionSettings
 
-log = logging.getLogger("barnabas.transactions")
+log = get_logger("barnabas.transactions")
 
 SETTLE_WAIT_S: Final = 5.0  # less than any client waits for an answer
 RETRY_S: Final = 0.5  # between attempts to write markers

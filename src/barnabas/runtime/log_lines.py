@@ -1,0 +1,118 @@
+"""Log lines that a client cannot forge, and cannot make many of.
+
+A logger from here shows whatever is not printable as an escape, a traceback with a mark before each line, and cuts
+lines that are too long. Of each kind of message it lets a few through in a minute and counts the others; the next line
+of that kind, or `report`, says how many there were.
+
+A kind is the text of the message before its values are put in, with what ``extra={"kind": ...}`` adds to it.
+"""
+
+import logging
+import time
+import traceback
+from dataclasses import dataclass
+from typing import Final
+
+LONGEST_LINE: Final = 2000
+LINES_PER_WINDOW: Final = 10
+WINDOW_S: Final = 60.0
+
+
+def get_logger(name: str, *, is_limited: bool = True) -> logging.Logger:
+    """The logger of this name, whose lines are clean, and few: for all that clients can bring about."""
+    log = logging.getLogger(name)
+    if clean not in log.filters:
+        log.addFilter(clean)
+        if is_limited:
+            _limits.append(FewLines(log))
+            log.addFilter(_limits[-1])
+    return log
+
+
+def printable(text: str) -> str:
+    """On one line, with nothing that drives a terminal."""
+    if len(text) > LONGEST_LINE:
+        text = f"{text[:LONGEST_LINE]}... ({len(text)} characters)"
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def clean(record: logging.LogRecord) -> bool:
+    """A filter that lets all through, clean."""
+    kind = getattr(record, "kind", None)
+    record.kind = str(record.msg) if kind is None else f"{record.msg} ({kind})"
+    record.msg, record.args = printable(record.getMessage()), ()
+    if record.exc_info and record.exc_info[0] is not None and record.exc_text is None:
+        lines = "".join(traceback.format_exception(*record.exc_info)).splitlines()
+        record.exc_text = "\n".join(f"  | {printable(line)}" for line in lines)
+    return True
+
+
+@dataclass(slots=True)
+class _Window:
+    """The lines of one kind since `began_at`."""
+
+    began_at: float
+    passed: int = 0
+    left_out: int = 0
+    last: logging.LogRecord | None = None  # of those that were left out
+
+
+class FewLines(logging.Filter):
+    """Lets a few lines of each kind through in a minute. The kinds are those in the program, so they are few."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        super().__init__()
+        self._log = log
+        self._windows: dict[str, _Window] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether this line is written."""
+        kind, now = str(getattr(record, "kind", record.msg)), time.time()
+        window = self._windows.get(kind)
+        if window is None or now - window.began_at >= WINDOW_S:
+            if window is not None and window.left_out:
+                _say_more(record, window)
+            window = self._windows[kind] = _Window(now)
+        if window.passed >= LINES_PER_WINDOW:
+            window.left_out += 1
+            window.last = record
+            return False
+        window.passed += 1
+        return True
+
+    def forget(self) -> None:
+        """Begin anew with every kind."""
+        self._windows.clear()
+
+    def report(self, now: float) -> None:
+        """Say what was left out of windows that are over, with the last of it."""
+        for kind, window in list(self._windows.items()):
+            if now - window.began_at >= WINDOW_S:
+                del self._windows[kind]
+                if window.last is not None:
+                    window.left_out -= 1
+                    _say_more(window.last, window)
+                    self._log.callHandlers(window.last)
+
+
+def _say_more(record: logging.LogRecord, window: _Window) -> None:
+    if window.left_out:
+        record.msg = f"{record.msg} (and {window.left_out:,} more like it in the last {WINDOW_S:.0f} s)"
+
+
+_limits: Final[list[FewLines]] = []
+
+
+def forget() -> None:
+    """Have all loggers begin anew: what one test wrote is not left out of the next."""
+    for each in _limits:
+        each.forget()
+
+
+def report() -> None:
+    """Have all loggers say what they left out, where nothing more came of it."""
+    now = time.time()
+    for each in _limits:
+        each.report(now)
