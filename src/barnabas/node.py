@@ -5,7 +5,6 @@ A node is given its disk, clock, dice and threads, so that the very same node ru
 """
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,12 +25,14 @@ from barnabas.runtime.connections import ConnectionLimits, Connections
 from barnabas.runtime.dice import Dice, SystemDice
 from barnabas.runtime.disk import OsDisk
 from barnabas.runtime.flusher import Flusher
+from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.maintenance import Maintenance, MaintenanceConfig
+from barnabas.runtime.memory import max_unread_bytes
 from barnabas.runtime.metadata_log import METADATA_PARTITION, MetadataLog, MetadataLogConfig
 from barnabas.runtime.offload import Threads
 from barnabas.runtime.partition import Logs
 from barnabas.services.broker import Broker
-from barnabas.services.broker_config import BrokerConfig
+from barnabas.services.broker_config import BrokerConfig, per_ip_overrides
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.groups import GroupConfig, GroupService
@@ -47,7 +48,7 @@ from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.disk import Disk
 
-log = logging.getLogger("barnabas.node")
+log = get_logger("barnabas.node", is_limited=False)
 
 CLOSE_GRACE_S: Final = 2.0
 DEFAULT_MIN_INSYNC_REPLICAS: Final = "1"
@@ -316,7 +317,12 @@ def _limits(config: BrokerConfig) -> ConnectionLimits:
         max_frame_bytes=config.socket_request_max_bytes,
         max_queued_bytes=config.queued_max_request_bytes,
         max_in_flight_bytes=config.connection_max_bytes_in_flight,
+        max_frame_s=config.request_receive_timeout_ms / 1000,
+        max_unread_bytes=max_unread_bytes(config.queued_max_response_bytes),
+        max_unread_s=config.response_send_timeout_ms / 1000,
         max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=per_ip_overrides(config),
         max_idle_s=config.connections_max_idle_ms / 1000,
     )
 

@@ -12,11 +12,11 @@ Invariants: one piece at a time; a finding counts only if the log still is what 
 
 import asyncio
 import errno
-import logging
 from typing import Final
 
 from barnabas.core.errors import CorruptLog
 from barnabas.core.model import TopicPartition
+from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.offload import Offload
 from barnabas.storage.checkpoints import OffsetFile
 from barnabas.storage.damage import Checked, check_some
@@ -25,7 +25,7 @@ from barnabas.storage.log import Log
 from barnabas.storage.names import SCRUBBED_TO
 from barnabas.storage.segment import Segment
 
-log = logging.getLogger("barnabas.scrub")
+log = get_logger("barnabas.scrub", is_limited=False)
 
 PIECE_BYTES: Final = 256 * 1024
 MAX_SEARCH_BYTES: Final = 16 * 1024 * 1024

@@ -94,9 +94,44 @@ class BrokerConfig(UnusedSettings, frozen=True, kw_only=True):
     queued_max_request_bytes: Annotated[
         int, About(LONG, "No connection is read further while all requests in work hold more than this.", at_least=1)
     ] = 512 * MIB
+    request_receive_timeout_ms: Annotated[
+        int,
+        About(
+            INT,
+            "Barnabas only. A request that has not come whole after this long is given up with its connection, unless "
+            "it comes at 16 KiB a second or faster. While others wait for the room that it takes it has one second.",
+            at_least=1,
+        ),
+    ] = 30_000
+    queued_max_response_bytes: Annotated[
+        int,
+        About(
+            LONG,
+            "Barnabas only. The memory for answers that clients have not read, over all connections. When it is used "
+            "up answers are sent in small pieces. -1: an eighth of the memory there is, at most 512 MiB.",
+            at_least=-1,
+        ),
+    ] = -1
+    response_send_timeout_ms: Annotated[
+        int,
+        About(
+            INT,
+            "Barnabas only. A connection that takes nothing of its answer for this long is closed; after a tenth of "
+            "it, while queued.max.response.bytes is used up.",
+            at_least=1,
+        ),
+    ] = 120_000
     max_connections: Annotated[
-        int, About(INT, "How many clients may be connected at once.", at_least=1, is_dynamic=True)
+        int,
+        About(INT, "How many clients may be connected; one more is closed at once.", at_least=1, is_dynamic=True),
     ] = 10_000
+    max_connections_per_ip: Annotated[
+        int, About(INT, "How many of them may come from one address.", at_least=0, is_dynamic=True)
+    ] = 2**31 - 1
+    max_connections_per_ip_overrides: Annotated[
+        tuple[str, ...],
+        About(LIST, "Addresses that max.connections.per.ip is another number for, as in 10.0.0.7:200,10.0.0.8:5."),
+    ] = ()
     connections_max_idle_ms: Annotated[
         int, About(LONG, "A connection that is silent this long is closed.", at_least=1)
     ] = 600_000
@@ -323,6 +358,25 @@ def _check_protocol(setting: str, listener: Listener, protocols: Mapping[str, st
         raise InvalidSetting(setting, f"the listener {listener} asks for {protocol}; only PLAINTEXT is supported")
 
 
+def per_ip_overrides(config: BrokerConfig) -> dict[str, int]:
+    """How many connections may come from addresses that are named."""
+    if not config.max_connections_per_ip_overrides:
+        return {}
+    from ipaddress import ip_address  # noqa: PLC0415 - few name any
+
+    found: dict[str, int] = {}
+    for text in config.max_connections_per_ip_overrides:
+        address, _, count = text.rpartition(":")
+        try:
+            found[str(ip_address(address.strip().strip("[]")))] = int(count)
+        except ValueError:
+            raise InvalidSetting(
+                "max.connections.per.ip.overrides",
+                f"max.connections.per.ip.overrides has {text!r}; allowed: an address and a number, as in 10.0.0.7:200",
+            ) from None
+    return found
+
+
 def _check_together(config: BrokerConfig) -> None:
     if not config.listeners:
         raise InvalidSetting("listeners", "listeners must name at least one address for clients")
@@ -331,6 +385,7 @@ def _check_together(config: BrokerConfig) -> None:
             "queued.max.request.bytes",
             "queued.max.request.bytes must not be below socket.request.max.bytes, or no such request fits",
         )
+    per_ip_overrides(config)
     names = {listener.name for listener in config.listeners}
     for listener in config.advertised_listeners:
         if listener.name not in names:

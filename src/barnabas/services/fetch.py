@@ -1,7 +1,11 @@
 """Reading for a client: what each partition has to give, within the limits of the request.
 
 Two steps, so that a long poll costs no reading: `look` finds what is there and how much, `read` gets the bytes. What is
-surely in memory is read at once; anything else on a thread, and the loop never waits for a disk.
+surely in memory is read at once; anything else on a thread, and the loop never waits for a disk. Of more than a client
+may have at once only a first part is read; the rest is `UnreadRecords`, for when the client has read so far.
+
+What was located may be cut off before it is read, and something else written in its place. Whoever reads compares how
+often the log was cut, before and after.
 """
 
 from collections.abc import Sequence
@@ -10,6 +14,7 @@ from typing import NamedTuple
 
 from barnabas.core.errors import (
     BarnabasError,
+    CorruptLog,
     FencedLeaderEpoch,
     NotLeaderOrFollower,
     OffsetOutOfRange,
@@ -45,11 +50,12 @@ class Found:
     log_start_offset: int
     bound: int
     max_bytes: int
+    cuts: int  # of the log, when it was looked at
     diverging: EpochEnd | None = None
     plan: ReadPlan | None = None  # what is left to a thread
     slice: Slice | None = None
     size: int = 0  # bytes to come, as far as it is known
-    records: Buffer = b""
+    records: "Buffer | UnreadRecords" = b""
     error: BarnabasError | None = None  # what came in the way of reading it
     aborted: tuple[tuple[int, int], ...] | None = None
 
@@ -78,6 +84,7 @@ class Fetch:
             log_start_offset=log.log_start_offset,
             bound=stable if is_committed else high_watermark,
             max_bytes=min(wanted.max_bytes, max_bytes),
+            cuts=log.cuts,
         )
         if wanted.last_fetched_epoch != NO_EPOCH:
             found.diverging = _diverging(partition, wanted)
@@ -103,13 +110,19 @@ class Fetch:
         if located is not None and (located.size <= found.max_bytes or is_first):
             found.slice, found.size = located, located.size
 
-    def read_now(self, found: Sequence[Found]) -> bool:
-        """Read what is in memory; False when something is left for `read`."""
+    def read_now(self, found: Sequence[Found], *, max_bytes: int) -> bool:
+        """Read what is in memory, up to `max_bytes`; False when something is left for `read`."""
         is_complete = True
         for each in found:
             if each.plan is not None:
                 is_complete = False
-            elif each.slice is not None:
+            elif each.slice is None:
+                continue
+            elif each.partition.log.cuts != each.cuts:
+                each.slice = None  # the client gets nothing now, and asks again
+            elif each.slice.size > max_bytes:
+                each.records, each.slice = UnreadRecords(each, each.slice, self._offload), None
+            else:
                 try:
                     data = each.slice.read_nowait()
                 except OSError:
@@ -118,18 +131,56 @@ class Fetch:
                     is_complete = False
                 else:
                     each.records, each.slice = data, None
+                    max_bytes -= len(data)
         return is_complete
 
-    async def read(self, found: Sequence[Found]) -> None:
-        """Read what `read_now` left, on a thread."""
+    async def read(self, found: Sequence[Found], *, max_bytes: int) -> None:
+        """Read what `read_now` left, on a thread, up to `max_bytes`."""
         left = [each for each in found if each.plan is not None or each.slice is not None]
         is_first = not any(each.records for each in found)
-        await self._offload.run(lambda: _read_all(left, is_first=is_first))
+        await self._offload.run(lambda: self._read_all(left, max_bytes, is_first=is_first))
+        for each in left:
+            if each.partition.log.cuts != each.cuts:
+                each.records = b""
+
+    def _read_all(self, found: Sequence[Found], max_bytes: int, *, is_first: bool) -> None:
+        for each in found:
+            try:
+                max_bytes -= self._read_blocking(each, max(max_bytes, 0), is_first=is_first)
+            except BarnabasError as error:
+                each.error = error
+            is_first = is_first and not each.records
+
+    def _read_blocking(self, found: Found, max_bytes: int, *, is_first: bool) -> int:
+        """Locate and read one partition's records; gives how much was read."""
+        log = found.partition.log
+        size = 0
+        try:
+            if found.plan is not None:
+                found.slice = found.plan.locate(max(found.max_bytes, 0))
+                found.plan = None
+                if found.slice is not None and found.slice.size > found.max_bytes and not is_first:
+                    found.slice = None  # only the first batch of an answer may be over the limit
+            if found.slice is not None:
+                located, found.slice = found.slice, None
+                size = min(located.size, max_bytes)
+                with log.context.health.guarded():
+                    data = located.file.read(located.position, size)
+                if size == located.size:
+                    found.records = data
+                else:
+                    found.records = UnreadRecords(found, located, self._offload, first=data)
+        except SegmentGone:
+            found.plan = None  # replaced meanwhile by compaction: the client gets nothing now, and asks again
+        found.size = len(found.records)
+        if found.aborted is not None and found.size:
+            found.aborted = _aborted(found)
+        return size
 
 
 def _look_at_nothing(partition: Partition, wanted: Wanted) -> Found:
     """What there is in a partition that nobody has written to. It gets no files by being asked."""
-    found = Found(partition, wanted.offset, 0, 0, 0, bound=0, max_bytes=0)
+    found = Found(partition, wanted.offset, 0, 0, 0, bound=0, max_bytes=0, cuts=0)
     if wanted.last_fetched_epoch != NO_EPOCH:
         found.diverging = _diverging(partition, wanted)
     if found.diverging is None and wanted.offset != 0:
@@ -137,31 +188,62 @@ def _look_at_nothing(partition: Partition, wanted: Wanted) -> Found:
     return found
 
 
-def _read_all(found: Sequence[Found], *, is_first: bool) -> None:
-    for each in found:
+class UnreadRecords:
+    """Records of an answer that are read as its client reads: `runtime.answers.Unread`.
+
+    Holds its file open, so a segment may be removed or replaced meanwhile. Where the log is cut it refuses, whatever
+    was written there since.
+    """
+
+    __slots__ = ("_cuts", "_file", "_first", "_left", "_log", "_offload", "_position")
+
+    def __init__(self, found: Found, located: Slice, offload: Offload, *, first: bytes = b"") -> None:
+        self._log = found.partition.log
+        self._cuts = found.cuts
+        self._file = located.file
+        self._position = located.position + len(first)
+        self._left = located.size - len(first)
+        self._first = first  # read already
+        self._offload = offload
+
+    def __len__(self) -> int:
+        return len(self._first) + self._left
+
+    def take_nowait(self, max_bytes: int) -> Buffer | None:
+        """The next bytes, if they are in memory."""
+        self._check_cuts()
+        if self._first:
+            first, self._first = self._first, b""
+            return first
+        size = min(max_bytes, self._left)
         try:
-            _read_blocking(each, is_first=is_first)
-        except BarnabasError as error:
-            each.error = error
-        is_first = is_first and not each.records
+            data = self._file.read_nowait(self._position, size)
+        except OSError:
+            return None  # the thread will meet it again, and knows what to do
+        if data is not None:
+            self._advance(size)
+        return data
 
+    async def take(self, max_bytes: int) -> Buffer:
+        """The next bytes, from the disk."""
+        size = min(max_bytes, self._left)
+        try:
+            data = await self._offload.run(lambda: self._file.read(self._position, size))
+        except OSError as error:
+            raise self._log.context.health.fail(error) from error
+        self._check_cuts()
+        if len(data) != size:
+            raise CorruptLog(f"{self._log.partition} ends in {self._file.path}, in the middle of what was to be sent")
+        self._advance(size)
+        return data
 
-def _read_blocking(found: Found, *, is_first: bool) -> None:
-    log = found.partition.log
-    try:
-        if found.plan is not None:
-            found.slice = found.plan.locate(max(found.max_bytes, 0))
-            found.plan = None
-            if found.slice is not None and found.slice.size > found.max_bytes and not is_first:
-                found.slice = None  # only the first batch of an answer may be over the limit
-        if found.slice is not None:
-            with log.context.health.guarded():
-                found.records, found.slice = found.slice.read(), None
-    except SegmentGone:
-        found.plan = None  # replaced meanwhile by compaction: the client gets nothing now, and asks again
-    found.size = len(found.records)
-    if found.aborted is not None and found.size:
-        found.aborted = _aborted(found)
+    def _advance(self, size: int) -> None:
+        self._position += size
+        self._left -= size
+
+    def _check_cuts(self) -> None:
+        if self._log.cuts != self._cuts:
+            raise NotLeaderOrFollower(f"the end of {self._log.partition} was cut while it was being sent")
 
 
 def _aborted(found: Found) -> tuple[tuple[int, int], ...]:

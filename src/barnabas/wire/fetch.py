@@ -5,10 +5,10 @@ The request is in `fetch_request`.
 """
 
 import struct
-from typing import Final, NamedTuple
+from collections.abc import Sized
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from barnabas.core.records.batch import Buffer
 from barnabas.wire.frame import write_uvarint
 
 FLEXIBLE_FROM: Final = 12
@@ -37,7 +37,7 @@ class FetchedPartition(NamedTuple):
     log_start_offset: int = -1
     aborted: tuple[tuple[int, int], ...] | None = None  # producer id and first offset of each
     preferred_read_replica: int = -1
-    records: Buffer | None = b""
+    records: Sized | None = b""  # bytes, or something that stands for them
     diverging_epoch: tuple[int, int] | None = None  # an epoch and where it ends
     current_leader: tuple[int, int] | None = None  # leader and epoch
 
@@ -55,13 +55,13 @@ def write_fetch(
     error_code: int = 0,
     session_id: int = 0,
     throttle_ms: int = 0,
-) -> list[Buffer]:
-    """The body of the answer, as buffers to be written one after another."""
+) -> list[Any]:
+    """The body of the answer, as pieces to be written one after another: bytes, and records as they were given."""
     is_flexible = version >= FLEXIBLE_FROM
     head = _HEAD.pack(throttle_ms, error_code, session_id) if version >= SESSIONS_FROM else _INT32.pack(throttle_ms)
     out = bytearray(head)
     out += write_uvarint(len(topics) + 1) if is_flexible else _INT32.pack(len(topics))
-    pieces: list[Buffer] = []
+    pieces: list[Any] = []
     for topic in topics:
         _write_topic_name(out, topic, version)
         count = len(topic.partitions)

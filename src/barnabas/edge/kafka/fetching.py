@@ -13,7 +13,7 @@ from typing import Final, TypeGuard
 from uuid import UUID
 
 from barnabas.core.errors import BarnabasError, UnknownTopicId, UnknownTopicOrPartition
-from barnabas.runtime.connections import Answer, Slot, Work
+from barnabas.runtime.connections import Answer, Connection, Slot, Work
 from barnabas.runtime.partition import Partition
 from barnabas.services.broker import Broker
 from barnabas.services.fetch import Found, Wanted, check_replica
@@ -33,11 +33,13 @@ class Fetching:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
 
-    def handle(self, header: RequestHeader, frame: memoryview) -> "Answer | Work | Callable[[Slot], None]":
+    def handle(
+        self, header: RequestHeader, frame: memoryview, connection: Connection
+    ) -> "Answer | Work | Callable[[Slot], None]":
         """An answer, the work of reading one, or a poll that parks."""
         request = read_fetch(frame, header.body_at, len(frame), header.version)
         try:
-            fetch = self._begin(header, request)
+            fetch = self._begin(header, request, connection)
         except BarnabasError as error:
             return _encode(header, [], error_code=error.kafka_code)
         fetch.look()
@@ -45,13 +47,13 @@ class Fetching:
             return LongPoll(fetch, max_wait_s=request.max_wait_ms / 1000)
         return fetch.answer()
 
-    def _begin(self, header: RequestHeader, request: FetchRequest) -> "OneFetch":
+    def _begin(self, header: RequestHeader, request: FetchRequest, connection: Connection) -> "OneFetch":
         wanted = _read_wanted(request)
         session, is_incremental = self._session(header, request, wanted)
         if is_incremental:
             assert session is not None
             wanted = {key: each.wanted for key, each in session.partitions.items()}
-        return OneFetch(self.broker, header, request, wanted, session, is_incremental=is_incremental)
+        return OneFetch(self.broker, header, request, wanted, session, connection, is_incremental=is_incremental)
 
     def _session(
         self, header: RequestHeader, request: FetchRequest, wanted: dict[PartitionKey, Wanted]
@@ -83,10 +85,12 @@ class OneFetch:
         request: FetchRequest,
         wanted: dict[PartitionKey, Wanted],
         session: Session | None,
+        connection: Connection,
         *,
         is_incremental: bool,
     ) -> None:
         self._broker = broker
+        self._connection = connection
         self._header = header
         self._wanted = wanted
         self._session = session
@@ -159,12 +163,14 @@ class OneFetch:
     def answer(self) -> "Answer | Work":
         """The answer, or the work of reading it from the disk."""
         found = [each for each in self._found.values() if isinstance(each, Found)]
-        if self._broker.fetch.read_now(found):
+        max_bytes = self._connection.max_read_bytes
+        if self._broker.fetch.read_now(found, max_bytes=max_bytes):
             return self._encode()
         return self._read_and_encode(found)
 
     async def _read_and_encode(self, found: list[Found]) -> Answer:
-        await self._broker.fetch.read(found)
+        with self._connection.reading() as max_bytes:
+            await self._broker.fetch.read(found, max_bytes=max_bytes)
         return self._encode()
 
     def _encode(self) -> Answer:

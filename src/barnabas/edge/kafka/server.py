@@ -37,7 +37,7 @@ class KafkaServer:
         if header.api is API_VERSIONS and not API_VERSIONS.serves(header.version):
             return api_versions.answer_unknown_version(header)
         if header.api is FETCH:
-            return self._fetching.handle(header, frame)
+            return self._fetching.handle(header, frame, connection)
         request = read_request(header, frame, len(frame))
         asked = Asked(header.version, header.client_id, connection.peer, connection.local)
         return self._answer(header, request, asked)

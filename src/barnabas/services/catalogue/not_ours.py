@@ -77,8 +77,6 @@ _HARMLESS_VALUES: Final = {
     "client.quota.callback.class": (),
     "create.topic.policy.class.name": (),
     "max.connection.creation.rate": (str(2**31 - 1),),
-    "max.connections.per.ip": (str(2**31 - 1),),
-    "max.connections.per.ip.overrides": (),
     "principal.builder.class": (),
     "remote.log.storage.system.enable": ("false",),
     "security.inter.broker.protocol": ("PLAINTEXT",),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 from kio.index import load_request_schema, load_response_schema
@@ -10,6 +11,7 @@ from kio.serial import entity_reader
 from barnabas.core.records.batch import Codec
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.edge.kafka.server import KafkaServer
+from barnabas.runtime.answers import Piece
 from barnabas.runtime.connections import Answer, Connection
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import APIS, FETCH, PRODUCE, Api
@@ -24,6 +26,12 @@ NO_TOPIC_ID = -1
 class FakeConnection:
     peer = ("127.0.0.1", 1)
     local = ("127.0.0.1", 2)
+
+    def __init__(self, max_read_bytes: int = 2**31) -> None:
+        self.max_read_bytes = max_read_bytes
+
+    def reading(self) -> AbstractContextManager[int]:
+        return nullcontext(self.max_read_bytes)
 
 
 class FakeSlot:
@@ -75,7 +83,7 @@ class Call:
             async with asyncio.timeout(20):
                 self._answer = await self._work
         assert self._answer is not None
-        return b"".join(bytes(piece) for piece in self._answer)
+        return b"".join([await _read_all(piece) for piece in self._answer])
 
     async def read(self) -> Any:
         """The response, as kio reads it."""
@@ -87,6 +95,17 @@ class Call:
         response, size = entity_reader(load_response_schema(self._api.key, self._version))(body, 0)
         assert size == len(body)
         return response
+
+
+async def _read_all(piece: Piece) -> bytes:
+    """A piece of an answer, read a little at a time if it is not read yet."""
+    if isinstance(piece, bytes | bytearray | memoryview):
+        return bytes(piece)
+    data = bytearray()
+    while len(piece):
+        part = piece.take_nowait(1000)
+        data += await piece.take(1000) if part is None else part
+    return bytes(data)
 
 
 def frame_of(api: Api, version: int, body: bytes, client_id: bytes = b"c") -> bytes:
@@ -102,12 +121,13 @@ class Caller:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.server = KafkaServer(broker)
+        self.connection = FakeConnection()
 
     def send(self, frame: bytes) -> Call:
         api, version = APIS[int.from_bytes(frame[:2], "big")], int.from_bytes(frame[2:4], "big")
         # A frame lies in a buffer that is used again as soon as it is handled: see that nobody keeps it.
         buffer = bytearray(frame)
-        result = self.server.handle(memoryview(buffer), cast("Connection", FakeConnection()))
+        result = self.server.handle(memoryview(buffer), cast("Connection", self.connection))
         call = Call(api, version, result)
         buffer[:] = b"\xee" * len(buffer)
         return call

@@ -40,11 +40,39 @@ class Waiting:
         self.slot.put([framed(self.name)])
 
 
+class OnDisk:
+    """Bytes of an answer that are read when they are asked for."""
+
+    def __init__(self, data: bytes, *, is_cold: bool = False, fails_at: int | None = None) -> None:
+        self._data = data
+        self._is_cold = is_cold
+        self._fails_at = fails_at
+        self.taken = 0
+
+    def __len__(self) -> int:
+        return len(self._data) - self.taken
+
+    def take_nowait(self, max_bytes: int) -> bytes | None:
+        return None if self._is_cold else self._take(max_bytes)
+
+    async def take(self, max_bytes: int) -> bytes:
+        await asyncio.sleep(0)
+        return self._take(max_bytes)
+
+    def _take(self, max_bytes: int) -> bytes:
+        if self._fails_at is not None and self.taken >= self._fails_at:
+            raise BarnabasError("it was cut")
+        data = self._data[self.taken : self.taken + max_bytes]
+        self.taken += len(data)
+        return data
+
+
 class Handler:
     """Does what the first byte of a frame says, and echoes the frame.
 
     e: answer now; p: wait, and overlap with others; w: wait, alone; c: a coroutine; n: no answer; r: a refusal;
-    b: a bug; x: a bug in a coroutine; L: a large answer.
+    b: a bug; x: a bug in a coroutine; L: a large answer; U: one that is on disk; C: one that is not in memory;
+    F: one whose second half cannot be read.
     """
 
     def __init__(self) -> None:
@@ -54,6 +82,7 @@ class Handler:
         self.cancelled: list[bytes] = []
         self.changed = asyncio.Event()
         self.large = b"L" * (3 * MIB)
+        self.unread: list[OnDisk] = []
 
     def may_overlap(self, frame: memoryview) -> bool:
         return bytes(frame[:1]) in (b"p", b"n")
@@ -74,6 +103,11 @@ class Handler:
                 raise BarnabasError("no")
             case b"b":
                 raise RuntimeError("a bug")
+            case b"U" | b"C" | b"F":
+                fails_at = len(self.large) // 2 if data[:1] == b"F" else None
+                unread = OnDisk(self.large, is_cold=data[:1] == b"C", fails_at=fails_at)
+                self.unread.append(unread)
+                return [struct.pack(">i", len(self.large) + 5), b"begin"[:3], b"in", unread]
             case b"L":
                 return [struct.pack(">i", len(self.large)), self.large]
             case _:
@@ -158,7 +192,8 @@ async def serving(**limits: Any) -> AsyncIterator[Server]:
         finally:
             await server.close()
             assert not connections.open
-            assert connections.free_bytes == connections.limits.max_queued_bytes
+            assert connections.receiving.free == connections.limits.max_queued_bytes
+            assert connections.unread.free == connections.limits.max_unread_bytes
 
 
 Scenario = Callable[[], Awaitable[None]]

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.unit.runtime.connections.support import MIB, Run, first_connections, serving, wait_until
 
 
@@ -91,3 +93,31 @@ def test_more_connections_than_the_limit_are_refused(run: Run) -> None:
             assert await late.receive() == b"e1"
 
     run(scenario)
+
+
+def test_more_connections_of_one_address_than_the_limit_are_refused_and_counted_in_one_line(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        limits = {"max_connections_per_ip": 2, "max_connections_per_ip_overrides": {"127.0.0.3": 1}}
+        async with serving(**limits) as server:
+            here = [await server.connect() for _ in range(2)]
+            await first_connections(server, 2)
+            for _ in range(50):
+                assert await (await server.connect()).wait_closed_by_server() == b""
+            there = await server.connect(local_addr=("127.0.0.2", 0))
+            await there.send(b"e1")
+            assert await there.receive() == b"e1"
+            await server.connect(local_addr=("127.0.0.3", 0))
+            await first_connections(server, 4)
+            assert await (await server.connect(local_addr=("127.0.0.3", 0))).wait_closed_by_server() == b""
+            here[0].close()
+            await wait_until(lambda: len(server.connections.open) == 3)
+            again = await server.connect()
+            await again.send(b"e2")
+            assert await again.receive() == b"e2"
+            assert server.connections.refused == 51
+
+    run(scenario)
+    said = [record.getMessage() for record in caplog.records if "max.connections.per.ip" in record.getMessage()]
+    assert len(said) == 10

@@ -1,0 +1,52 @@
+"""What connections may hold, how long, and how many there may be."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """What one connection, and all of them, may hold."""
+
+    max_frame_bytes: int = 100 * MIB
+    max_queued_bytes: int = 512 * MIB  # of frames that are being received
+    max_frame_s: float = 30.0  # how long a frame may take to come if it comes slowly
+    max_in_flight_bytes: int = 64 * MIB  # of one connection; one request is always let through
+    max_unread_bytes: int = 256 * MIB  # of answers that clients have not read
+    max_unread_s: float = 120.0  # how long a client may take nothing of an answer
+    max_waiting: int = 1000
+    max_connections: int = 10_000
+    max_connections_per_ip: int = 2**31 - 1
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_idle_s: float = 600.0
+
+
+class Crowd:
+    """How many connections there are, and from where."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._by_ip: dict[str, int] = {}
+
+    def enter(self, ip: str, limits: ConnectionLimits) -> str | None:
+        """Count one more; or say which limit is in the way."""
+        if self._count >= limits.max_connections:
+            return f"there are {self._count} connections already, as many as max.connections allows"
+        here = self._by_ip.get(ip, 0)
+        most = limits.max_connections_per_ip_overrides.get(ip, limits.max_connections_per_ip)
+        if here >= most:
+            return f"there are {here} connections from its address already, as many as max.connections.per.ip allows"
+        self._count += 1
+        self._by_ip[ip] = here + 1
+        return None
+
+    def leave(self, ip: str) -> None:
+        """One that was counted is gone."""
+        self._count -= 1
+        left = self._by_ip[ip] - 1
+        if left:
+            self._by_ip[ip] = left
+        else:
+            del self._by_ip[ip]

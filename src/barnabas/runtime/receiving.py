@@ -1,0 +1,162 @@
+"""Room for frames that are being received, over all connections.
+
+A connection that wants more than there is waits its turn. Who holds room and does not get on makes way for those who
+wait: a frame that comes slower than `SLOWEST_BYTES_PER_S` is given up with its connection, after a second while others
+wait for its room, and after the time limit for frames in any case. Connections of one address share at most half of the
+room, so that one host cannot keep all others out.
+
+Invariant: if none of those that hold room receives, because they wait for more or for an answer, one goes on.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from barnabas.runtime.connection_limits import ConnectionLimits
+
+SLOWEST_BYTES_PER_S: Final = 16 * 1024
+HURRY_S: Final = 1.0  # how long a slow frame is left alone while others wait for its room
+LOOK_S: Final = 0.25  # how often those are looked for
+
+
+class Receiver(Protocol):
+    """A connection, as far as it holds room or waits for it."""
+
+    ip: str
+    reserved: int  # bytes of the room it has
+    reserved_at: float  # since when
+
+    @property
+    def received(self) -> int:
+        """Bytes that came of what it holds room for."""
+        ...
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether it is we who do not read on: nothing is known of how fast its client sends."""
+        ...
+
+    def go_on(self) -> None: ...
+
+    def refuse(self, reason: str, *, kind: str) -> None: ...
+
+
+class ReceiveBudget:
+    """The room, who has how much of it, and who waits for some."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._share = max(limits.max_queued_bytes // 2, limits.max_frame_bytes)
+        self._by_ip: dict[str, int] = {}
+        self.free = limits.max_queued_bytes
+        self.holders: dict[Receiver, None] = {}
+        self.waiting: dict[Receiver, None] = {}  # in the order in which they came
+        self._is_giving = False
+        self._looking: asyncio.TimerHandle | None = None
+        self._looked_at = 0.0
+
+    @property
+    def is_scarce(self) -> bool:
+        """Whether room should be given for what has come, not for what may come."""
+        return self.free < self._limits.max_queued_bytes // 2
+
+    def take(self, receiver: Receiver, size: int, *, is_there: bool = False) -> bool:
+        """Have room for `size` more bytes; False puts the connection in the queue for it.
+
+        Bytes that are there already are counted whatever is free.
+        """
+        if not is_there and not self._may_take(receiver):
+            self.waiting[receiver] = None
+            self._look_soon()
+            return False
+        # May go below zero by one frame, so that a frame larger than what is left is not starved by small ones.
+        self.free -= size
+        self._by_ip[receiver.ip] = self._by_ip.get(receiver.ip, 0) + size
+        if receiver not in self.holders:
+            self.holders[receiver] = None
+            receiver.reserved_at = self._loop.time()
+        receiver.reserved += size
+        return True
+
+    def _may_take(self, receiver: Receiver) -> bool:
+        if self.free <= 0:
+            return not self._gets_on(self.holders, receiver)
+        if self._by_ip.get(receiver.ip, 0) >= self._share:
+            return not self._gets_on((each for each in self.holders if each.ip == receiver.ip), receiver)
+        return True
+
+    def _gets_on(self, holders: Iterable[Receiver], receiver: Receiver | None = None) -> bool:
+        """Whether any other of these receives, and will give back what it has. If none does, one must be let on."""
+        return any(not each.is_held_up and each is not receiver and each not in self.waiting for each in holders)
+
+    def give_back(self, receiver: Receiver) -> None:
+        """What a connection held is free; those who wait for it go on."""
+        size, receiver.reserved = receiver.reserved, 0
+        self.holders.pop(receiver, None)
+        self.waiting.pop(receiver, None)
+        if size:
+            self.free += size
+            left = self._by_ip[receiver.ip] - size
+            if left:
+                self._by_ip[receiver.ip] = left
+            else:
+                del self._by_ip[receiver.ip]
+        if not self._is_giving:  # one of those below gives back at once: it need not go deeper
+            self._give()
+
+    def _give(self) -> None:
+        self._is_giving = True
+        while self.waiting:
+            if self.free <= 0 and self._gets_on(self.holders):
+                break
+            waiting = next(filter(self._may_take, self.waiting), None)
+            if waiting is None:
+                break
+            del self.waiting[waiting]
+            waiting.go_on()
+        self._is_giving = False
+
+    # Those who do not get on
+
+    def _look_soon(self) -> None:
+        if self._looking is None:
+            due = max(self._looked_at + LOOK_S, self._loop.time())
+            self._looking = self._loop.call_at(due, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        if self.waiting:
+            self._make_way()
+        if self.waiting:
+            self._look_soon()
+
+    def _make_way(self) -> None:
+        """Close the slowest of those who hold room, until a good part of it is free."""
+        now = self._looked_at = self._loop.time()
+        slow = [each for each in self.holders if self._is_too_slow(each, now, HURRY_S)]
+        slow.sort(key=lambda each: each.received / (now - each.reserved_at))
+        for each in slow:
+            if self.free >= self._limits.max_queued_bytes // 4 and self._by_ip.get(each.ip, 0) < self._share:
+                break
+            each.refuse("its request comes slowly, and others wait for the room that it takes", kind="slow request")
+
+    def _is_too_slow(self, receiver: Receiver, now: float, limit_s: float) -> bool:
+        taken_s = now - receiver.reserved_at
+        if receiver in self.waiting:
+            return False
+        if receiver.is_held_up:
+            return taken_s > self._limits.max_frame_s
+        return taken_s > limit_s and receiver.received < SLOWEST_BYTES_PER_S * taken_s
+
+    def sweep(self) -> None:
+        """Give up frames that take too long whether or not anybody waits for their room."""
+        now, limit_s = self._loop.time(), self._limits.max_frame_s
+        for each in list(self.holders):
+            if not each.is_held_up and self._is_too_slow(each, now, limit_s):
+                each.refuse(f"its request has not come after {limit_s:g} s", kind="slow request")
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._looking is not None:
+            self._looking.cancel()
