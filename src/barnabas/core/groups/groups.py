@@ -5,7 +5,9 @@ may come without those it followed: each is taken by itself, and a tombstone of 
 same entries give equal groups on every node.
 
 A group is of one type, by what is known of it: a record of a classic group, records of a consumer group (KIP-848), or
-nothing but offsets, which is a simple group. Nothing is kept of a group that has none of them.
+nothing but offsets, which is a simple group. A simple group is there from its first commit, in a transaction too, until
+it is deleted or expires: it may have lost its offsets meanwhile, with their topics for one. A compacted log has nothing
+of that, so after a restart such a group may be gone, as in Kafka.
 
 Offsets that were committed in a transaction are pending until it ends. Of all that is written for a partition the last
 counts, by its place in the log and not by when its transaction ended: compaction keeps the last, too.
@@ -53,14 +55,16 @@ class Groups:
     consumer: dict[str, ConsumerGroup] = field(default_factory=dict)
     offsets: dict[str, dict[str, dict[int, OffsetRecord]]] = field(default_factory=dict)
     pending: dict[int, dict[OffsetKey, PendingOffset]] = field(default_factory=dict)  # by the transaction's producer id
+    # Groups of offsets alone, with or without any now. Not part of what a compacted log says.
+    simple: set[str] = field(default_factory=set, compare=False)
     _pending_count: int = field(default=0, compare=False)
 
     def type_of(self, group: str) -> GroupType | None:
         """The type of a group; None when it is not there."""
         if group in self.consumer:
             return GroupType.CONSUMER
-        is_there = group in self.classic or group in self.offsets or self.has_pending(group)
-        return GroupType.CLASSIC if is_there else None
+        is_there = group in self.classic or group in self.simple or group in self.offsets
+        return GroupType.CLASSIC if is_there or self.has_pending(group) else None
 
     def offsets_of(self, group: str) -> GroupOffsets:
         """What a group has committed."""
@@ -80,11 +84,11 @@ class Groups:
 
     def names(self) -> list[str]:
         """All groups, in order."""
-        return sorted({*self.classic, *self.consumer, *self.offsets})
+        return sorted({*self.classic, *self.consumer, *self.offsets, *self.simple})
 
     def tombstones_of_group(self, group: str) -> Iterator[GroupTombstone]:
         """What removes a group, but for its offsets."""
-        if group in self.classic:
+        if group in self.classic or group in self.simple:
             yield GroupTombstone(ClassicGroupRecord, (group,))
         yield from self.tombstones_of_consumer_group(group)
 
@@ -109,12 +113,14 @@ class Groups:
             self._remove(entry)
         elif isinstance(entry, ClassicGroupRecord):
             self.classic[entry.group] = entry
+            self.simple.discard(entry.group)
         else:
             self._apply_consumer(entry)
 
     def apply_pending(self, producer_id: int, entry: GroupEntry) -> None:
         """Take one entry of a transaction. Only offsets are written in any."""
         if isinstance(entry, OffsetRecord):
+            self._note_simple(entry.group)
             self._pending_count += 1
             key = (entry.group, entry.topic, entry.partition)
             self.pending.setdefault(producer_id, {})[key] = PendingOffset(self._pending_count, entry)
@@ -126,7 +132,12 @@ class Groups:
             self._set_offset(pending.record)
             self._supersede(key, pending.number)
 
+    def _note_simple(self, group: str) -> None:
+        if group not in self.classic and group not in self.consumer:
+            self.simple.add(group)
+
     def _set_offset(self, record: OffsetRecord) -> None:
+        self._note_simple(record.group)
         topics = self.offsets.setdefault(record.group, {})
         topics.setdefault(record.topic, {})[record.partition] = record
 
@@ -142,6 +153,7 @@ class Groups:
         group = tombstone.group
         if tombstone.of is ClassicGroupRecord:
             self.classic.pop(group, None)
+            self.simple.discard(group)
         elif tombstone.of is OffsetRecord:
             topic, partition = str(tombstone.key[1]), int(tombstone.key[2])
             self._remove_offset(group, topic, partition)
@@ -153,6 +165,7 @@ class Groups:
         group = self.consumer.get(entry.group)
         if group is None:
             group = self.consumer[entry.group] = ConsumerGroup(entry.group)
+            self.simple.discard(entry.group)
         group.apply(entry)
         if group.is_gone:
             del self.consumer[entry.group]

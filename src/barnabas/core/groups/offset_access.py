@@ -55,7 +55,7 @@ def check_commit(
             _check_consumer_commit(groups.consumer[group], generation, member_id, partitions, knows_epochs=is_able)
         return
     live = find(groups, soft, group)
-    if live is None and group not in groups.offsets and generation >= 0:
+    if live is None and generation >= 0 and groups.type_of(group) is None:
         raise GroupIdNotFound(f"there is no group '{group}'")
     if generation < 0 and (live is None or live.state is ClassicState.EMPTY):
         return  # from outside of any group protocol; the group may be new

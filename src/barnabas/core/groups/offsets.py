@@ -177,6 +177,7 @@ def delete(
 ) -> Decision[PartitionErrors]:
     """OffsetDelete: remove offsets of topics that the group does not read. Raises what refuses the whole."""
     is_subscribed = _subscription_of(groups, soft, group)
+    pending = groups.pending_of(group)
     records: list[GroupEntry] = []
     errors: list[BarnabasError | None] = []
     for topic, partition in partitions:
@@ -184,7 +185,7 @@ def delete(
             errors.append(GroupSubscribedToTopic(f"group '{group}' reads topic '{topic}'"))
             continue
         errors.append(None)
-        if groups.find_offset(group, topic, partition) is not None:
+        if groups.find_offset(group, topic, partition) is not None or (topic, partition) in pending:
             records.append(GroupTombstone(OffsetRecord, (group, topic, partition)))
     return Decision(records, tuple(errors))
 
@@ -195,7 +196,7 @@ def _subscription_of(groups: Groups, soft: ClassicSoft, group: str) -> Callable[
         return groups.consumer[group].subscribed_topics().__contains__
     live = find(groups, soft, group)
     if live is None:
-        if group not in groups.offsets:
+        if groups.type_of(group) is None:
             raise GroupIdNotFound(f"there is no group '{group}'")
         return _nothing
     if live.state is ClassicState.EMPTY:
@@ -237,9 +238,10 @@ def _expired(
         reads = groups.consumer[group].subscribed_topics().__contains__
     else:
         live = find(groups, soft, group)
-        if live is not None and live.state is ClassicState.EMPTY:
+        is_simple = live is None or not live.protocol_type  # somebody may have been given an id to join with
+        if live is not None and live.state is ClassicState.EMPTY and not is_simple:
             unused_since_ms = live.state_time_ms
-        elif live is not None:
+        elif live is not None and live.state is not ClassicState.EMPTY:
             topics = live.subscribed_topics() if live.state is ClassicState.STABLE else None
             if topics is None:
                 return
