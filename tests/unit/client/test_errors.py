@@ -38,10 +38,10 @@ def test_an_error_becomes_the_refusal_of_its_code(code: int, kind: type[Barnabas
 
 
 def test_an_error_without_a_class_keeps_its_code_and_loses_its_lines() -> None:
-    refusal = translate(KafkaError(KafkaError.SECURITY_DISABLED, "no\n way"), "do it")
+    refusal = translate(KafkaError(KafkaError.DELEGATION_TOKEN_EXPIRED, "no\n way"), "do it")
 
     assert isinstance(refusal, Refused)
-    assert refusal.code == KafkaError.SECURITY_DISABLED
+    assert refusal.code == KafkaError.DELEGATION_TOKEN_EXPIRED
     assert str(refusal) == "cannot do it: no way"
     assert isinstance(refusal_of(9999, "what"), Refused)
 
