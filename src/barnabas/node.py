@@ -22,8 +22,10 @@ from barnabas.core.model import TopicPartition
 from barnabas.edge.kafka.server import KafkaServer
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.runtime.connections import ConnectionLimits, Connections
+from barnabas.runtime.descriptors import MOST_FILES, max_descriptors, share
 from barnabas.runtime.dice import Dice, SystemDice
 from barnabas.runtime.disk import OsDisk
+from barnabas.runtime.disk_watch import DiskWatch
 from barnabas.runtime.flusher import Flusher
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.maintenance import Maintenance, MaintenanceConfig
@@ -64,6 +66,7 @@ class Ports:
     clock: Clock
     dice: Dice
     threads: Threads
+    max_descriptors: int | None = None  # None where nothing has any
 
     def close(self) -> None:
         """End the threads, if there are any."""
@@ -71,7 +74,8 @@ class Ports:
 
     @classmethod
     def of_system(cls, config: BrokerConfig) -> "Ports":
-        return cls(OsDisk(), SystemClock(), SystemDice(), Threads.of_system(reads=config.num_io_threads))
+        threads = Threads.of_system(reads=config.num_io_threads)
+        return cls(OsDisk(), SystemClock(), SystemDice(), threads, max_descriptors())
 
 
 class Node:
@@ -80,10 +84,11 @@ class Node:
     def __init__(self, config: BrokerConfig, ports: Ports) -> None:
         if len(config.log_dirs) != 1:
             raise InvalidConfig(f"log.dirs must name one directory, not {len(config.log_dirs)}")
-        self.config = config
+        self._ports = ports
+        self._shares = None if ports.max_descriptors is None else share(ports.max_descriptors)
+        self.config = self._within_shares(config)
         self.broker: Broker | None = None
         self.address = ("", 0)
-        self._ports = ports
         self._stop = asyncio.Event()
 
     def stop(self) -> None:
@@ -92,7 +97,9 @@ class Node:
 
     async def run(self, on_ready: Callable[["Node"], None]) -> None:
         """Serve until `stop`; calls back once clients can connect."""
-        data_dir = DataDir(self._ports.disk, self.config.log_dirs[0])
+        max_open_files = MOST_FILES if self._shares is None else self._shares.files
+        data_dir = DataDir(self._ports.disk, self.config.log_dirs[0], max_open_files=max_open_files)
+        watch = self._watch(data_dir)
         logs = Logs(data_dir)
         logs.flusher = Flusher(self._ports.threads.syncs, listener=logs)
         async with asyncio.TaskGroup() as tasks:
@@ -111,6 +118,7 @@ class Node:
                 maintaining = tasks.create_task(maintenance.run())
                 expiring = [
                     tasks.create_task(broker.produce.record_checks.run()),
+                    tasks.create_task(watch.run()),
                     tasks.create_task(broker.groups.run_expiry()),
                     tasks.create_task(broker.transactions.run_expiry()),
                 ]
@@ -130,6 +138,28 @@ class Node:
             await metadata.close()
             flushing.cancel()
         data_dir.close()
+
+    def _within_shares(self, config: BrokerConfig) -> BrokerConfig:
+        """The settings with no more connections than there are descriptors for."""
+        if self._shares is None or config.max_connections <= self._shares.connections:
+            return config
+        log.warning(
+            "max.connections is lowered from %d to %d: this process may open %d files; allow it more (ulimit -n)",
+            config.max_connections,
+            self._shares.connections,
+            self._ports.max_descriptors,
+        )
+        return msgspec.structs.replace(config, max_connections=self._shares.connections)
+
+    def _watch(self, data_dir: DataDir) -> DiskWatch:
+        return DiskWatch(
+            self._ports.disk,
+            data_dir.health,
+            self._ports.threads.background,
+            self._ports.clock,
+            present=f"{data_dir.path}/{METADATA_PARTITION}",
+            reserve_bytes=self.config.log_dir_reserve_bytes,
+        )
 
     def _open_metadata(self, data_dir: DataDir) -> MetadataLog:
         ports, config = self._ports, self.config
@@ -189,7 +219,7 @@ class Node:
             offload=ports.threads.reads,
             clock=ports.clock,
         )
-        produce = Produce(ports.clock, ports.threads.compute)
+        produce = Produce(ports.clock, ports.threads.compute, logs.data_dir.health)
         produce.admission = groups.admission = transactions
         metadata.subscribe(served.apply)
         metadata.subscribe(groups.apply)
@@ -222,7 +252,7 @@ class Node:
         """Have the parts of the node that act on settings follow those that are altered while it runs."""
 
         def follow(config: BrokerConfig) -> None:
-            connections.limits = _limits(config)
+            connections.limits = _limits(self._within_shares(config))
             maintenance.configure(_maintenance_config(config))
             self._ports.threads.resize(reads=config.num_io_threads)
 

@@ -1,8 +1,9 @@
 """The ``barnabas`` command: its options, its commands and how a failure looks.
 
 Exit codes: 0 done; 1 refused or failed, with one line on stderr; 2 wrong usage; 130 or 143 when Ctrl-C or SIGTERM
-ended a command before it was done. A refusal (a ``BarnabasError``) never shows a traceback; anything else is a bug, and
-does. A reader of our output who has had enough (``| head``) is no failure.
+ended a command before it was done; 74 (EX_IOERR) when the data directory of ``serve`` is gone or failed. A refusal (a
+``BarnabasError``) never shows a traceback; anything else is a bug, and does. A reader of our output who has had enough
+(``| head``) is no failure.
 
 A command imports what it needs in its own body, so that ``barnabas --help`` does not pay for a broker.
 """
@@ -10,12 +11,14 @@ A command imports what it needs in its own body, so that ``barnabas --help`` doe
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from barnabas.cli import consume, get, group, output, pipeline, produce, signals, topic, txn
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, DataDirLost
+
+EX_IOERR: Final = 74  # of sysexits.h: a supervisor that starts it again will not help before somebody looks at the disk
 
 app = typer.Typer(
     name="barnabas",
@@ -112,7 +115,7 @@ def _run(commands: typer.Typer, arguments: Sequence[str] | None) -> None:
         commands(arguments, prog_name="barnabas")
     except BarnabasError as refusal:
         print(f"barnabas: {_one_line(refusal)}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(EX_IOERR if isinstance(refusal, DataDirLost) else 1)
 
 
 def _one_line(refusal: BarnabasError) -> str:

@@ -17,8 +17,9 @@ gc.disable()
 sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
 from barnabas.config import load  # noqa: E402
-from barnabas.core.errors import BarnabasError, InvalidConfig, StorageError  # noqa: E402
+from barnabas.core.errors import BarnabasError, DataDirLost, InvalidConfig, StorageError  # noqa: E402
 from barnabas.node import Node, Ports  # noqa: E402
+from barnabas.runtime.descriptors import raise_limit  # noqa: E402
 from barnabas.runtime.dir_lock import DirLock  # noqa: E402
 from barnabas.runtime.log_lines import clean  # noqa: E402
 from barnabas.runtime.loop import loop_factory  # noqa: E402
@@ -35,13 +36,14 @@ def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str]) 
     config = load(file, sets, os.environ, overrides)
     if config.ignored:
         logging.getLogger("barnabas").warning("these settings mean nothing here: %s", ", ".join(config.ignored))
+    raise_limit()
     lock = DirLock(config.log_dirs[0])
     lock.take()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_run(config))
     except* BarnabasError as group:
-        raise _first(group) from None
+        raise _first(group.subgroup(DataDirLost) or group) from None
     except* OSError as group:
         raise StorageError(str(_first(group))) from None
     finally:

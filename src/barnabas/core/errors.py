@@ -91,6 +91,14 @@ class StorageError(BarnabasError):
     kafka_code = 56
 
 
+class StorageExhausted(StorageError):
+    """There is no room, or the process has run out of descriptors or memory: nothing was done, and it may pass."""
+
+
+class DataDirLost(StorageError):
+    """The data directory has vanished or failed for good: a node that has no other cannot go on."""
+
+
 class CorruptLog(StorageError):
     """Data that was written and is now damaged. It is reported, never dropped."""
 

@@ -10,7 +10,7 @@ disk, so nothing more is said.
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from barnabas.core.coordination import Reply, SetTimer, TimerChange, Token, Within
 from barnabas.core.errors import (
@@ -21,6 +21,7 @@ from barnabas.core.errors import (
     InvalidTxnState,
     NotCoordinator,
     RecordTooLarge,
+    StorageExhausted,
 )
 from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from barnabas.core.records.control import MarkerType
@@ -34,6 +35,8 @@ from barnabas.storage.log import Log
 from barnabas.storage.segment import SegmentGone
 
 log = get_logger("barnabas.coordinator")
+
+RETRY_MS: Final = 1000  # after which a timer fires again whose decision could not be written
 
 E = TypeVar("E")
 E_co = TypeVar("E_co", covariant=True)
@@ -81,6 +84,7 @@ class Coordinator(ABC, Generic[E]):
         self._offload = offload
         self._clock = clock
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
+        self._firing: Hashable | None = None  # the timer that is being seen to
         self._waiting: dict[asyncio.Future[object], None] = {}
         self._is_loaded = False
         self._end: BarnabasError | None = None  # why it coordinates no more
@@ -279,11 +283,22 @@ class Coordinator(ABC, Generic[E]):
         if isinstance(refusal, InvalidProducerEpoch | InvalidTxnState):  # of the transaction that it was to be in
             _answer([Reply(token, refusal) for token, _ in outcome.replies])
             return
+        if isinstance(refusal, StorageExhausted):
+            self._refuse_for_now(outcome, refusal)
+            return
         if not isinstance(refusal, RecordTooLarge):
             self._fail(refusal)
             return
         log.error("%s: a decision about %s is too large to be written: %s", self.partition.name, self.WHAT, refusal)
-        error = BarnabasError(f"what was decided is too large to be written: {refusal}")
+        self._give_up(outcome, BarnabasError(f"what was decided is too large to be written: {refusal}"))
+
+    def _refuse_for_now(self, outcome: OutcomeLike[E], refusal: StorageExhausted) -> None:
+        """There is no room, or no descriptor, to write this: clients ask again, and a timer fires again."""
+        self._give_up(outcome, CoordinatorNotAvailable(f"the {self.WHAT} cannot be written at the moment: {refusal}"))
+        if self._firing is not None:
+            self._change_timers([SetTimer(self._firing, RETRY_MS)])
+
+    def _give_up(self, outcome: OutcomeLike[E], error: BarnabasError) -> None:
         _answer([Reply(token, error) for token, _ in outcome.replies])
         given_up = self.give_up(outcome.records, error)
         self._change_timers(given_up.timers)
@@ -310,7 +325,11 @@ class Coordinator(ABC, Generic[E]):
     def _fire(self, key: Hashable) -> None:
         self._timers.pop(key, None)
         if self._end is None:
-            self.on_timer(key)
+            self._firing = key
+            try:
+                self.on_timer(key)
+            finally:
+                self._firing = None
 
 
 def _answer(replies: Sequence[Reply]) -> None:

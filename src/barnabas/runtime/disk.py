@@ -4,7 +4,7 @@ Owns descriptors, and nothing else: no cache, no buffer, no cursor. Every read a
 so any number of threads may use one file at a time.
 
 Invariants: a descriptor belongs to exactly one `OsFile` and is not inherited by child processes; a write or a
-read is whole, or it raises. An `OSError` passes through untouched: the caller takes the directory offline.
+read is whole, or it raises. An `OSError` passes through: the caller knows what it means (`storage.health`).
 
 Must not know: what the bytes mean, when to sync, how many files may be open.
 """
@@ -13,10 +13,14 @@ import errno
 import fcntl
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from barnabas.core.records.batch import Buffer
+from barnabas.storage.disk import SyncFailed
 
 _OPEN: Final = os.O_RDWR | os.O_CLOEXEC
 _OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -96,7 +100,10 @@ class OsFile:
 
     def sync(self) -> None:
         """Make bytes and length durable. Never tried again after a failure: see `storage.disk`."""
-        _sync_data(self._descriptor)
+        try:
+            _sync_data(self._descriptor)
+        except OSError as error:
+            raise SyncFailed(error.errno, error.strerror, self._path) from error
 
     def fileno(self) -> int:
         """The descriptor, valid for as long as the caller holds this file."""
@@ -133,9 +140,18 @@ class OsFile:
 
 
 class OsDisk:
-    """The file system of this machine. Paths are taken as they come."""
+    """The file system of this machine. Paths are taken as they come.
 
-    __slots__ = ()
+    Looking into a directory and syncing it takes a descriptor for a moment. One is set aside for that: a process that
+    has used up all others must still be able to finish what it has begun.
+    """
+
+    __slots__ = ("_lock", "_spare")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spare: int | None = None
+        self._set_aside()
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """Open for reading and writing; `create` makes a missing file."""
@@ -143,7 +159,16 @@ class OsDisk:
 
     def list_dir(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
-        return sorted(os.listdir(path))
+        with self._with_spare(path) as descriptor:
+            return sorted(os.listdir(descriptor))
+
+    def free_bytes(self, path: str) -> int | None:
+        """How much more may be written to the file system of a path; None when it does not say."""
+        try:
+            stat = os.statvfs(path)
+        except OSError:
+            return None
+        return stat.f_bavail * stat.f_frsize if stat.f_blocks else None
 
     def exists(self, path: str) -> bool:
         """Whether the path leads to a file or a directory."""
@@ -171,12 +196,52 @@ class OsDisk:
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
-        descriptor = os.open(path, _OPEN_DIRECTORY)
-        try:
-            _sync(descriptor)
-        finally:
-            os.close(descriptor)
+        with self._with_spare(path) as descriptor:
+            try:
+                _sync(descriptor)
+            except OSError as error:
+                raise SyncFailed(error.errno, error.strerror, path) from error
 
     def sync_all(self) -> None:
         """Make everything durable that this machine has in its caches."""
         os.sync()
+
+    @contextmanager
+    def _with_spare(self, path: str) -> Iterator[int]:
+        """A directory, open for a moment: in the place of the spare descriptor when there is no other."""
+        try:
+            descriptor = os.open(path, _OPEN_DIRECTORY)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            with self._lock:
+                self._give_up_spare()
+                try:
+                    with _closing(os.open(path, _OPEN_DIRECTORY)) as descriptor:
+                        yield descriptor
+                finally:
+                    self._set_aside()
+        else:
+            with _closing(descriptor):
+                yield descriptor
+
+    def _set_aside(self) -> None:
+        if self._spare is None:
+            with suppress(OSError):  # somebody was quicker: there is none until the next time
+                self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _give_up_spare(self) -> None:
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            os.close(spare)
+
+    def __del__(self) -> None:
+        self._give_up_spare()
+
+
+@contextmanager
+def _closing(descriptor: int) -> Iterator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -6,20 +6,22 @@ covers. The files of a round are synced by a few threads at once: the file syste
 With `flush.policy=fsync` every append is flushed in the next round. With ``os`` a log is flushed after
 `flush.messages` records, when one has waited for `flush.ms`, and when a segment is closed.
 
-A failed sync takes the data directory offline and fails every waiter of its logs. It is not tried again.
+A failed sync takes the data directory offline and fails every waiter of its logs. It is not tried again. Where nothing
+was synced because the process has run out of descriptors, or there is no room, waiters wait on and it is.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, StorageExhausted
 from barnabas.runtime.offload import Offload
 from barnabas.storage.config import FOREVER, FlushPolicy
 from barnabas.storage.log import Log
 from barnabas.storage.unsynced import FlushPlan
 
 PARALLEL_SYNCS: Final = 4
+RETRY_S: Final = 0.1
 
 
 class _Waiter(NamedTuple):
@@ -110,6 +112,9 @@ class Flusher:
         for log in logs:
             try:
                 plan = log.begin_flush()
+            except StorageExhausted:
+                self._flush_later(log)
+                continue
             except BarnabasError as error:
                 self.forget(log, error)
                 continue
@@ -129,13 +134,21 @@ class Flusher:
             if isinstance(error, FileNotFoundError) and log.is_deleted:
                 continue
             if error is not None:
-                self.forget(log, log.context.health.fail(error))
+                refusal = log.context.health.fail(error)
+                if isinstance(refusal, StorageExhausted):
+                    self._flush_later(log)
+                else:
+                    self.forget(log, refusal)
                 continue
             self.syncs += len(plan.files)
             log.end_flush(plan)
             self._notify(log)
             if log in self._waiters:
                 self.flush_soon(log)  # appended to, or cut, while the sync ran
+
+    def _flush_later(self, log: Log) -> None:
+        if not log.is_deleted and log not in self._timers:
+            self._timers[log] = asyncio.get_running_loop().call_later(RETRY_S, self.flush_soon, log)
 
     def _notify(self, log: Log) -> None:
         waiting = []

@@ -9,7 +9,7 @@ from barnabas.core.groups import classic
 from barnabas.core.groups.classic_state import ClassicSoft
 from barnabas.core.groups.decision import Outcome, TimerKey
 from barnabas.core.groups.groups import Groups
-from barnabas.core.groups.records import GroupEntry, decode, encode_key, encode_value
+from barnabas.core.groups.records import GroupEntry, OffsetRecord, decode, encode_key, encode_value
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.coordinator import Coordinator
 from barnabas.runtime.offload import Offload
@@ -65,7 +65,7 @@ class GroupCoordinator(Coordinator[GroupEntry]):
     def give_up(self, records: Sequence[GroupEntry], error: BarnabasError) -> Outcome:
         timers: list[TimerChange] = []
         replies: list[Reply] = []
-        for group in dict.fromkeys(record.group for record in records):
+        for group in dict.fromkeys(each.group for each in records if not isinstance(each, OffsetRecord)):
             reset = classic.reset(self.groups, self.soft, group, error)
             timers += reset.timers
             replies += reset.replies

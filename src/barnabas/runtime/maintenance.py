@@ -7,16 +7,18 @@ thread, and while it does a log may grow, be deleted or be configured anew: a lo
 An active segment is not closed for its age alone: as in Kafka the first append after `segment.ms` does that, and
 retention does it when all of the log has expired.
 
-A directory that goes offline ends all of it, with one line in the log; whoever uses the logs hears of it anyway.
+A directory that goes offline ends all of it. What cannot be done for want of room or of descriptors is left for the
+next time.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
-from barnabas.core.errors import CorruptLog, StorageError
+from barnabas.core.errors import CorruptLog, StorageError, StorageExhausted
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.compacting import Compacting
 from barnabas.runtime.dice import Dice
@@ -105,11 +107,18 @@ class Maintenance:
 
     async def _every(self, interval_ms: Interval, work: Callable[[], Awaitable[None]]) -> None:
         while not await self._rests(interval_ms):
-            await work()
+            try:
+                await work()
+            except StorageExhausted as refusal:
+                log.warning("what is done for the logs now and then has to wait: %s", refusal)
 
     async def _compact(self) -> None:
         while not self._is_stopped:
-            rests = not await self._compacting.compact_one()
+            try:
+                rests = not await self._compacting.compact_one()
+            except StorageExhausted as refusal:
+                log.warning("compaction has to wait: %s", refusal)
+                rests = True
             if rests and await self._rests(lambda config: config.cleaner_backoff_ms):
                 return
 
@@ -123,12 +132,19 @@ class Maintenance:
                     return
                 if self._clock.now_ms() - saved_ms >= SCRUB_PAUSE_MS:
                     saved_ms = self._clock.now_ms()
-                    await self._scrubbing.save()
-            await self._scrubbing.save()
+                    await self._save_scrubbed()
+            await self._save_scrubbed()
             rests_ms = max(self._config.scrub_interval_ms - (self._clock.now_ms() - began_ms), SCRUB_PAUSE_MS)
 
     async def _scrub_piece(self) -> int | None:
-        return 0 if self._config.scrub_bytes_per_second == 0 else await self._scrubbing.check_piece()
+        try:
+            return 0 if self._config.scrub_bytes_per_second == 0 else await self._scrubbing.check_piece()
+        except StorageExhausted:
+            return None  # the rest is left to the next round
+
+    async def _save_scrubbed(self) -> None:
+        with suppress(StorageExhausted):  # a round over the same logs does no harm
+            await self._scrubbing.save()
 
     async def _rests(self, interval_ms: Interval) -> bool:
         """Wait as long as the settings say; True when everything is to stop."""

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from barnabas.core.errors import ControllerBusy, NotController, StorageError
+from barnabas.core.errors import ControllerBusy, NotController, StorageError, StorageExhausted
 from barnabas.core.metadata.commits import encode_commit
 from barnabas.core.metadata.decision import Decision
 from barnabas.core.metadata.image import Image
@@ -45,6 +45,7 @@ METADATA_LOG_CONFIG: Final = LogConfig(
 )
 """Snapshots alone say what of this log may go."""
 
+RETRY_S: Final = 0.1
 _SNAPSHOTS_KEPT: Final = 2
 
 
@@ -236,14 +237,21 @@ class MetadataLog:
             await self._take_snapshot()
 
     async def _sync(self) -> None:
-        plan = self._log.begin_flush()
-        if plan is None:
-            return
-        try:
-            await self._offload.run(plan.run)
-        except OSError as error:
-            raise self._log.context.health.fail(error) from error
-        self._log.end_flush(plan)
+        """Make what is appended durable, however long there may be no room or no descriptor for that."""
+        while True:
+            try:
+                plan = self._log.begin_flush()
+                if plan is not None:
+                    await self._offload.run(plan.run)
+                    self._log.end_flush(plan)
+                return
+            except OSError as error:
+                refusal = self._log.context.health.fail(error)
+                if not isinstance(refusal, StorageExhausted):
+                    raise refusal from error
+            except StorageExhausted:
+                pass
+            await asyncio.sleep(RETRY_S)
 
     def _apply(self, records: Sequence[MetadataRecord]) -> None:
         assert self._log.flushed_offset == self._log.end_offset

@@ -121,9 +121,7 @@ class Partition:
         if self._log is not None:
             return self._log
         self._check_present()
-        data_dir = self._logs.data_dir
-        data_dir.health.check()
-        unreadable = data_dir.unreadable.get(self.name)
+        unreadable = self._logs.data_dir.unreadable.get(self.name)
         if unreadable is not None:
             raise unreadable
         return None
@@ -315,8 +313,12 @@ class Partition:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something was appended that may not be read yet."""
-        return self._log is not None and self.high_watermark < self._log.end_offset
+        """Whether something was appended that may not be read yet, and will be."""
+        return (
+            self._log is not None
+            and self.high_watermark < self._log.end_offset
+            and self._logs.data_dir.health.offline_reason is None
+        )
 
     @property
     def end_offset(self) -> int:

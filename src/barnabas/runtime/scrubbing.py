@@ -154,11 +154,12 @@ class Scrubbing:
         disk = self._disk
 
         def load() -> OffsetFile:
-            try:
-                return OffsetFile(disk, path)
-            except CorruptLog:  # then it begins anew
-                disk.remove(path)
-                return OffsetFile(disk, path)
+            with self._data_dir.health.reading():
+                try:
+                    return OffsetFile(disk, path)
+                except CorruptLog:  # then it begins anew
+                    disk.remove(path)
+                    return OffsetFile(disk, path)
 
         self._file = await self._offload.run(load)
         self._start = next(iter(self._file.offsets.items()), None)

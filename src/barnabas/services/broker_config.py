@@ -123,7 +123,13 @@ class BrokerConfig(UnusedSettings, frozen=True, kw_only=True):
     ] = 120_000
     max_connections: Annotated[
         int,
-        About(INT, "How many clients may be connected; one more is closed at once.", at_least=1, is_dynamic=True),
+        About(
+            INT,
+            "How many clients may be connected; one more is closed at once. Fewer, with a line in the log, where the "
+            "process may not open so many files.",
+            at_least=1,
+            is_dynamic=True,
+        ),
     ] = 10_000
     max_connections_per_ip: Annotated[
         int, About(INT, "How many of them may come from one address.", at_least=0, is_dynamic=True)
@@ -148,6 +154,15 @@ class BrokerConfig(UnusedSettings, frozen=True, kw_only=True):
         int, About(INT, "Threads that read from the disk.", at_least=1, at_most=1024, is_dynamic=True)
     ] = 4
 
+    log_dir_reserve_bytes: Annotated[
+        int,
+        About(
+            LONG,
+            "Barnabas only. Clients' records are refused, with an error that they retry, while less than this is free "
+            "in the data directory; what the broker writes for itself is not. 0 to fill it to the last byte.",
+            at_least=0,
+        ),
+    ] = 64 * MIB
     log_retention_check_interval_ms: Annotated[
         int, About(LONG, "How often the logs are looked over for segments to delete.", at_least=1)
     ] = 300_000

@@ -9,7 +9,6 @@ from typing import Final
 from barnabas.core.errors import InvalidTopic, OffsetOutOfRange, PolicyViolation
 from barnabas.core.metadata.names import is_internal
 from barnabas.runtime.partition import Logs, Partition
-from barnabas.services.offsets import log_of
 from barnabas.services.served import ServedTopic
 from barnabas.services.syncing import wait_synced
 from barnabas.storage.truncate import delete_before
@@ -23,15 +22,15 @@ async def delete_records(logs: Logs, topic: ServedTopic, partition: Partition, o
         raise InvalidTopic(f"the broker keeps its state in '{topic.name}': its records cannot be deleted")
     if topic.config.log.is_compacted and not topic.config.log.is_deleted:
         raise PolicyViolation(f"'{topic.name}' has cleanup.policy=compact: its records are not deleted from the front")
-    log = log_of(logs, partition)
+    log = partition.find_log()
     if log is not None and (offset == TO_HIGH_WATERMARK or partition.high_watermark < offset <= log.end_offset):
         await wait_synced((partition,))
-        log = log_of(logs, partition)
+        log = partition.find_log()
     offset = _checked(partition, offset)
     if log is None or offset <= log.log_start_offset:
         return 0 if log is None else log.log_start_offset
     await logs.flusher.wait_flushed(log, offset)
-    if log_of(logs, partition) is not log:  # meanwhile the topic may have been deleted, and then this says so
+    if partition.find_log() is not log:  # meanwhile the topic may have been deleted, and then this says so
         return 0
     return delete_before(log, offset)
 

@@ -164,7 +164,7 @@ class Fetch:
             if found.slice is not None:
                 located, found.slice = found.slice, None
                 size = min(located.size, max_bytes)
-                with log.context.health.guarded():
+                with log.context.health.reading():
                     data = located.file.read(located.position, size)
                 if size == located.size:
                     found.records = data

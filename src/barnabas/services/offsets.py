@@ -1,4 +1,4 @@
-"""Finding offsets: the first, the last, one by its time, the end of a leader epoch.
+"""Finding offsets: the first, the last, one by its time.
 
 What a client is told of lies below what it may read: the high watermark, or the last stable offset. A partition that
 nobody has written to has no log, and gets none by being asked.
@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from barnabas.core.model import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
-from barnabas.core.replica.leader_epochs import EpochEnd
-from barnabas.runtime.partition import Logs, Partition
+from barnabas.runtime.partition import Partition
 from barnabas.storage.log import Log
 from barnabas.storage.lookup import TimedOffset, offset_for_timestamp, offset_of_newest_timestamp
 
@@ -26,15 +25,9 @@ NOT_FOUND: Final = TimedOffset(NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 Lookup = Callable[[], TimedOffset]
 
 
-def log_of(logs: Logs, partition: Partition) -> Log | None:
-    """The log of a partition; None while it has none, which is to say that it is empty."""
-    logs.data_dir.health.check()
-    return partition.find_log()
-
-
-def find_offset(logs: Logs, partition: Partition, timestamp: int, *, is_committed: bool) -> TimedOffset | Lookup:
+def find_offset(partition: Partition, timestamp: int, *, is_committed: bool) -> TimedOffset | Lookup:
     """What a client asks for by a time, or one of the names above; or what finds it, to be run on a thread."""
-    log = log_of(logs, partition)
+    log = partition.find_log()
     if timestamp == LATEST:
         bound = 0 if log is None else _bound(log, partition, is_committed=is_committed)
         return TimedOffset(NO_TIMESTAMP, bound, partition.leader_epoch)
@@ -64,9 +57,3 @@ def _lookup(log: Log, timestamp: int, *, bound: int) -> Lookup:
         return NOT_FOUND if found is None or found.offset >= bound else found
 
     return look
-
-
-def find_epoch_end(logs: Logs, partition: Partition, epoch: int) -> EpochEnd:
-    """Where a leader epoch ended, or the one before it that the log knows."""
-    logs.data_dir.health.check()
-    return partition.epoch_end(epoch)

@@ -56,6 +56,7 @@ from barnabas.services.opening import keeps_times, max_opened_bytes, open_batch
 from barnabas.services.record_checks import RecordChecks
 from barnabas.services.served import ServedTopic
 from barnabas.services.settings import DeliverySemantics, TopicConfig
+from barnabas.storage.health import DirectoryHealth
 from barnabas.storage.log import Appended
 
 ACKS_ALL: Final = -1
@@ -138,8 +139,9 @@ class Verified:
 class Produce:
     """The verb: append a client's batch to a partition."""
 
-    def __init__(self, clock: Clock, offload: Offload) -> None:
+    def __init__(self, clock: Clock, offload: Offload, health: DirectoryHealth) -> None:
         self._clock = clock
+        self._health = health
         self._offload = offload
         self.record_checks = RecordChecks(offload)
         self.admission: Admission | None = None  # set once there is a coordinator
@@ -260,6 +262,8 @@ class Produce:
         now_ms: int,
         has_transactional_id: bool = False,
     ) -> memoryview:
+        if self._health.is_full:
+            self._health.check_room()
         if records is None or len(records) < HEADER_SIZE:
             raise InvalidRecord("a produce request must bring one whole record batch for each partition")
         length, magic, attributes, max_timestamp, producer_id, base_sequence, count = _peek(records)

@@ -10,7 +10,7 @@ partitions, and work on the files of a log, which is left undone once its partit
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 
-from barnabas.core.errors import CorruptLog, StorageError
+from barnabas.core.errors import CorruptLog, DataDirLost
 from barnabas.core.model import TopicPartition
 from barnabas.storage.cache import DEFAULT_MAX_FILES, OpenFiles
 from barnabas.storage.checkpoints import Checkpoints
@@ -87,7 +87,7 @@ class DataDir:
         if partition in self.unreadable:
             raise self.unreadable[partition]
         if partition not in self.logs:
-            self._open(partition, config, is_clean=False)
+            self._open(partition, config, is_clean=False, is_new=True)
         return self.logs[partition]
 
     def delete_log(self, partition: TopicPartition) -> None:
@@ -175,7 +175,7 @@ class DataDir:
     def close(self) -> None:
         """Make everything durable and say so. A directory with a damaged log is not called clean."""
         if self.health.offline_reason is not None:
-            raise StorageError(f"{self.path} is offline and is not closed cleanly: {self.health.offline_reason}")
+            raise DataDirLost(f"{self.path} is offline and is not closed cleanly: {self.health.offline_reason}")
         for log in self.logs.values():
             log.close()
         with self.health.guarded():
@@ -185,8 +185,11 @@ class DataDir:
                 replace_file(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", b"")
         self.logs.clear()
 
-    def _open(self, partition: TopicPartition, config: LogConfig, *, is_clean: bool) -> RecoveryReport:
-        log, report = open_log(partition, f"{self.path}/{partition}", config, self._context, is_clean=is_clean)
+    def _open(
+        self, partition: TopicPartition, config: LogConfig, *, is_clean: bool, is_new: bool = False
+    ) -> RecoveryReport:
+        directory = f"{self.path}/{partition}"
+        log, report = open_log(partition, directory, config, self._context, is_clean=is_clean, is_new=is_new)
         self.logs[partition] = log
         return report
 

@@ -7,7 +7,8 @@ What a caller may rely on:
 - a write is visible to every later read at once, and durable only after `sync` of that file;
 - a created, renamed or removed name is durable only after `sync_dir` of its directory;
 - `rename` replaces its target in one step: after a crash a name leads to the old file or the new one;
-- after a failed `sync` nothing is known about unsynced bytes. It is never tried again.
+- after a failed `sync` or `sync_dir`, which is `SyncFailed`, nothing is known about unsynced bytes. It is never tried
+  again. An error from opening what is to be synced is none: nothing was tried.
 
 Paths are strings with ``/`` between names. A `File` closes when its last reference goes, so whoever still
 reads from a file that was dropped from a cache or removed from its directory reads on undisturbed.
@@ -16,6 +17,10 @@ reads from a file that was dropped from a cache or removed from its directory re
 from typing import Protocol
 
 from barnabas.core.records.batch import Buffer
+
+
+class SyncFailed(OSError):
+    """A sync failed, for whatever reason: what was to be durable may be lost, and a later sync would not say so."""
 
 
 class File(Protocol):
@@ -43,7 +48,7 @@ class File(Protocol):
         ...
 
     def sync(self) -> None:
-        """Make the file's bytes and length durable."""
+        """Make the file's bytes and length durable; `SyncFailed` when they are not."""
         ...
 
     def fileno(self) -> int:
@@ -60,6 +65,10 @@ class Disk(Protocol):
 
     def list_dir(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
+        ...
+
+    def free_bytes(self, path: str) -> int | None:
+        """How much more may be written to the file system of a path; None when it does not say."""
         ...
 
     def exists(self, path: str) -> bool: ...

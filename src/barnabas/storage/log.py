@@ -11,6 +11,7 @@ Must not know: the network, replication, who waits for an append. Time arrives a
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, cast
 
 from barnabas.core.errors import (
@@ -18,6 +19,8 @@ from barnabas.core.errors import (
     FencedLeaderEpoch,
     InvalidRecord,
     OffsetOutOfRange,
+    StorageError,
+    StorageExhausted,
 )
 from barnabas.core.model import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 from barnabas.core.records.batch import (
@@ -40,14 +43,13 @@ from barnabas.core.replica.producers import WrittenBatch
 from barnabas.storage.checkpoints import encode_epochs
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.log_parts import Contents, LogContext
-from barnabas.storage.names import EPOCH_CHECKPOINT, TXN_INDEX
+from barnabas.storage.names import EPOCH_CHECKPOINT, LOG, segment_file
 from barnabas.storage.new_batches import check_new, stamp
 from barnabas.storage.offset_index import MAX_RELATIVE_OFFSET
-from barnabas.storage.producer_files import ProducerFiles
+from barnabas.storage.producer_files import ProducerFiles, aborted_entry
 from barnabas.storage.reading import ReadPlan, Slice
 from barnabas.storage.segment import Segment
 from barnabas.storage.small_file import ReplacedFile
-from barnabas.storage.txn_index import AbortedTransaction
 from barnabas.storage.unsynced import FlushPlan, Unsynced
 
 SNAPSHOT_INTERVAL_BYTES: Final = 4 * 1024 * 1024  # how much log a recovery may have to walk below its recovery point
@@ -160,7 +162,7 @@ class Log:
                 self.roll()
                 self._active.append(data, last_offset, max_timestamp)
         except OSError as error:
-            raise self._health.fail(error) from error
+            raise self._fail_append(error) from error
         self.end_offset = last_offset + 1
         if self._active.held is None:
             self._hold_active()
@@ -198,7 +200,7 @@ class Log:
                 self.roll()
                 self._active.append(data, last_offset, timestamp)
         except OSError as error:
-            raise self._health.fail(error) from error
+            raise self._fail_append(error) from error
         self.end_offset = last_offset + 1
         if leader_epoch != latest_epoch:
             self._epochs_changed |= self.epochs.assign(leader_epoch, first_offset)
@@ -292,17 +294,25 @@ class Log:
             header, marker if marker is not None and marker.type.ends_transaction else None
         )
         if completed is not None and completed.is_aborted:
-            with self._health.guarded():
-                self._active.add_aborted(
-                    AbortedTransaction(
-                        completed.producer_id,
-                        completed.first_offset,
-                        completed.last_offset,
-                        self.producers.last_stable_offset_after(completed),
-                    )
-                )
-                self._unsynced.add(self._context.files.file(self._active.path(TXN_INDEX)))
-                self._unsynced.note_names()
+            self._active.note_aborted(aborted_entry(self.producers, completed))
+            self._unsynced.note_names()
+            # The marker is in the log by now. Where there is no room for this a flush sees to it, or does not succeed.
+            with suppress(StorageExhausted):
+                self._write_aborted()
+
+    def _write_aborted(self) -> None:
+        with self._health.guarded():
+            self._unsynced.add(self._active.write_aborted())
+
+    def _fail_append(self, error: OSError) -> StorageError:
+        """A write failed: what there is of it must leave no trace. Returns the refusal to raise."""
+        refusal = self._health.fail(error)
+        if isinstance(refusal, StorageExhausted):
+            try:
+                self._active.cut_unfinished()
+            except OSError as failure:
+                return self._health.fail_for_good(failure)
+        return refusal
 
     def _write_several(self, data: bytearray | memoryview, placed: Sequence[tuple[int, int, int]]) -> None:
         try:
@@ -310,13 +320,17 @@ class Log:
                 self.roll()
                 self._active.append_several(data, placed)
         except OSError as error:
-            raise self._health.fail(error) from error
+            raise self._fail_append(error) from error
         self.end_offset = placed[-1][1] + 1
 
     def _hold_active(self) -> None:
         """The last step of an append: a flush must find all of it done."""
-        if not self._active.hold() and self._must_sync:
+        if self._active.hold():
+            return
+        if self._must_sync:
             self.flush()  # as many files wait for their sync as may be open: this one waits for its own
+        else:
+            self._active.let_go()
 
     def roll(self) -> None:
         """Close the active segment and start the next one at the end of the log."""
@@ -342,28 +356,39 @@ class Log:
         if self._unsynced.is_new:
             # The first segment of a new log: were its name lost and the next one's not, the log would begin in a hole.
             self.flush()
-        self._unsynced.add(self._active.file())
-        self._active.release()
+        # Whatever may fail comes first, and can be done again: until then the active segment is the active segment.
+        file = self._active.file()
         snapshot = self.producer_files.write(self.end_offset, self.producers)
-        self._unsynced.add(*self._active.close(), snapshot)
+        indexes = self._active.begin_close()
         if base_offset <= self.log_start_offset:
             # All that is closed here is deleted, and once the next segment has a name a crash removes it.
             snapshot.sync()
             self._context.files.disk.sync_dir(self.directory)
-        self._start_segment(base_offset)
-
-    def _start_segment(self, base_offset: int) -> None:
-        self._active = Segment.create(
-            self._context.files,
-            self.directory,
-            base_offset,
-            index_interval_bytes=self.config.index_interval_bytes,
-        )
+        segment = self._create_segment(base_offset)
+        self._active.release()
+        self._active.end_close()
+        self._unsynced.add(file, *indexes, snapshot)
+        self._active = segment
         self._limit_active()
-        self._segments.append(self._active)
+        self._segments.append(segment)
         self._bases.append(base_offset)
-        self._unsynced.note_names()
         self._snapshot_size = 0
+
+    def _create_segment(self, base_offset: int) -> Segment:
+        self._unsynced.note_names()
+        files = self._context.files
+        try:
+            return Segment.create(
+                files, self.directory, base_offset, index_interval_bytes=self.config.index_interval_bytes
+            )
+        except OSError:
+            # A file of this name would one day be taken for a part of the log.
+            path = segment_file(self.directory, base_offset, LOG)
+            files.forget(path)
+            with self._health.guarded(is_final=True):
+                if files.disk.exists(path):
+                    files.disk.remove(path)
+            raise
 
     # Durability
 
@@ -376,7 +401,11 @@ class Log:
         unsynced = self._unsynced
         if self.flushed_offset == self.end_offset and not unsynced.has_files and not unsynced.has_names:
             return None
-        return unsynced.plan(self._active.file(), end_offset=self.end_offset, cuts=self._cuts)
+        if self._active.has_unwritten_aborted:
+            self._write_aborted()
+        with self._health.reading():
+            active = self._active.file()
+        return unsynced.plan(active, end_offset=self.end_offset, cuts=self._cuts)
 
     def end_flush(self, plan: FlushPlan) -> None:
         """The plan ran: what it covered is durable."""
@@ -495,8 +524,9 @@ class Log:
 
     def begin_read(self, offset: int, *, end_offset: int | None = None) -> ReadPlan | None:
         """What a read from `offset` on has to look at; None when there is nothing below `end_offset`."""
-        self._health.check()
         bound = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
+        if self._health.offline_reason is not None:
+            bound = min(bound, self.flushed_offset)  # of the rest nobody knows what the disk has made
         self.check_readable(offset)
         if offset >= bound:
             return None

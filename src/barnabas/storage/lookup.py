@@ -129,7 +129,6 @@ def _look(log: Log, lookup: Callable[[], T]) -> T:
     """Look, and look again when the segments were removed, replaced or cut meanwhile by the owner of the log."""
     while True:
         cuts = log.cuts
-        log.context.health.check()
         try:
             return lookup()
         except (SegmentGone, CorruptLog, OSError) as error:

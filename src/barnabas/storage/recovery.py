@@ -61,10 +61,13 @@ def open_log(
     context: LogContext,
     *,
     is_clean: bool,
+    is_new: bool = False,
 ) -> tuple[Log, RecoveryReport]:
-    """Open the log in `directory`, making it if there is none. `is_clean` says it was closed, not cut off."""
+    """Open the log in `directory`, making it if there is none. `is_clean` says it was closed, not cut off; `is_new`
+    that the name of the directory may not be durable, even if it is there: making it may have failed half way.
+    """
     with context.health.guarded():
-        return _Opening(partition, directory, config, context).open(is_clean=is_clean)
+        return _Opening(partition, directory, config, context).open(is_clean=is_clean, is_new=is_new)
 
 
 def finish_swaps(context: LogContext, directory: str, swaps: list[tuple[int, int]]) -> None:
@@ -125,9 +128,9 @@ class _Opening:
         self._epochs = LeaderEpochs()
         self._stored_epochs: tuple[EpochStart, ...] = ()
 
-    def open(self, *, is_clean: bool) -> tuple[Log, RecoveryReport]:
+    def open(self, *, is_clean: bool, is_new: bool) -> tuple[Log, RecoveryReport]:
         report = RecoveryReport(self._partition, was_clean=is_clean)
-        is_new = not self._disk.exists(self._directory)
+        is_missing = not self._disk.exists(self._directory)
         self._disk.make_dir(self._directory)
         segments = self._list_segments(report)
         self._stored_epochs = tuple(read_epochs(self._disk, f"{self._directory}/{EPOCH_CHECKPOINT}"))
@@ -137,7 +140,7 @@ class _Opening:
                     f"{self._directory} has no segments, but was synced up to offset {self._recovery_point}: files "
                     "are missing; restore them from a replica or a backup"
                 )
-            return self._create(is_new=is_new), report
+            return self._create(is_new=is_missing), report
         self._epochs = LeaderEpochs(self._stored_epochs)
         known_to = self._recovery_point
         end_offset = self._open_clean(segments) if is_clean else None
@@ -154,7 +157,15 @@ class _Opening:
                 f"{self._directory} ends at offset {end_offset}, but records up to {log_start} were deleted from it: "
                 "files are missing"
             )
-        contents = Contents(segments, self._epochs, self._producers, log_start, end_offset, was_clean=report.was_clean)
+        contents = Contents(
+            segments,
+            self._epochs,
+            self._producers,
+            log_start,
+            end_offset,
+            was_clean=report.was_clean,
+            is_new=is_new or is_missing,
+        )
         return self._make_log(contents), report
 
     def _create(self, *, is_new: bool) -> Log:

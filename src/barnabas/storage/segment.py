@@ -35,6 +35,7 @@ class Segment:
 
     __slots__ = (
         "_aborted",
+        "_aborted_written",
         "_closes_at",
         "_directory",
         "_entry_position",
@@ -47,6 +48,7 @@ class Segment:
         "_max_size",
         "_size",
         "_time_index",
+        "_unheld",
         "_written_entries",
         "base_offset",
         "held",
@@ -73,9 +75,11 @@ class Segment:
         self._index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._aborted: list[AbortedTransaction] | None = None
+        self._aborted_written = 0  # how many of those are in the file
         self._entry_position = 0
         self._written_entries = (0, 0)
         self.held: File | None = None
+        self._unheld: File | None = None  # what was written to while too many are held
         self._is_gone = False
         self._first_timestamp: int | None = None
         self._max_size = self._max_age_ms = self._closes_at = FOREVER
@@ -111,8 +115,9 @@ class Segment:
 
     def file(self) -> File:
         """The log file, open. It is this segment's, whatever another may have put under its name since."""
-        if self.held is not None:
-            return self.held
+        held = self.held or self._unheld
+        if held is not None:
+            return held
         try:
             file = self._files.file(self.log_path)
         except FileNotFoundError:
@@ -155,7 +160,7 @@ class Segment:
             return False
         file = self.held
         if file is None:
-            file = self.file()
+            file = self._open_to_write()
         file.write(start, data)
         self._size = end
         if start == 0:
@@ -182,7 +187,7 @@ class Segment:
             return False
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return False
-        self.file().write(start, data)
+        self._open_to_write().write(start, data)
         for position, each_last_offset, max_timestamp in batches:
             self._note(start + position, each_last_offset, max_timestamp)
         self._size = start + len(data)
@@ -190,33 +195,65 @@ class Segment:
             self._begin(batches[0][2])
         return True
 
-    def hold(self) -> bool:
-        """Keep the file open until it is synced, so that its error cannot be lost; False when too many are held."""
-        if self.held is None:
-            if self._files.held >= self._files.max_held:
-                return False
-            self.held = self._files.file(self.log_path)
+    def _open_to_write(self) -> File:
+        """The file, kept open until it is synced, so that its error cannot be lost: counted, or in `_unheld` when too
+        many are. Before the write, for afterwards nothing may come in between.
+        """
+        file = self.file()
+        if self.held is None and self._files.held < self._files.max_held:
+            self.held = file
             self._files.held += 1
-        return True
+        elif self.held is None:
+            self._unheld = file
+        return file
+
+    def cut_unfinished(self) -> None:
+        """Take away, durably, what a write left behind the end that failed half way: no old bytes may lie behind, or
+        among, new ones, or a crash would make them look like damage.
+        """
+        if self._files.disk.file_size(self.log_path) > self.size:
+            file = self.file()
+            file.truncate(self.size)
+            file.sync()
+
+    def hold(self) -> bool:
+        """Whether the file is kept open until it is synced; False when too many are, and it should be synced soon."""
+        return self.held is not None
 
     def let_go(self) -> None:
         """The file is synced and need not be held; it still is, for the next append, while there is room."""
+        self._unheld = None
         if self._files.held > self._files.max_held // 2:
             self.release()
 
     def release(self) -> None:
         """The file is synced, or gone."""
+        self._unheld = None
         if self.held is not None:
             self.held = None
             self._files.held -= 1
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
         """Add to the transaction index; written at once, for aborts are rare."""
+        self.note_aborted(transaction)
+        self.write_aborted()
+
+    def note_aborted(self, transaction: AbortedTransaction) -> None:
+        """Add to the transaction index in memory, where readers find it. `write_aborted` makes it count."""
+        self.aborted().append(transaction)
+
+    @property
+    def has_unwritten_aborted(self) -> bool:
+        return self._aborted is not None and len(self._aborted) > self._aborted_written
+
+    def write_aborted(self) -> File:
+        """Bring the file of the transaction index up to what is in memory; returns it, to be synced."""
         aborted = self.aborted()
         file = self._files.create(self.path(TXN_INDEX))
-        file.write(len(encode_aborted(aborted)), encode_aborted([transaction]))
-        aborted.append(transaction)
-        self._aborted = aborted
+        written = self._aborted_written
+        file.write(len(encode_aborted(aborted[:written])), encode_aborted(aborted[written:]))
+        self._aborted_written = len(aborted)
+        return file
 
     def write_indexes(self) -> list[File]:
         """Bring the index files up to what is in memory; returns them, to be synced."""
@@ -237,14 +274,24 @@ class Segment:
 
     def close(self) -> list[File]:
         """End the time of the active segment: complete and write its indexes, and let them go from memory."""
+        written = self.begin_close()
+        self.end_close()
+        return written
+
+    def begin_close(self) -> list[File]:
+        """Complete and write the indexes; returns their files, to be synced. It is active still, and may stay so."""
         assert self._time_index is not None
         if self.max_timestamp_offset >= 0:
             self._time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-        written = self.write_indexes()
+        if self.has_unwritten_aborted:
+            self.write_aborted()
+        return [*self.write_indexes(), *self.txn_index_files()]
+
+    def end_close(self) -> None:
+        """Let the indexes go from memory."""
         self._index = self._time_index = None
         self._files.forget(self.path(INDEX))  # what was loaded when it was closed before, and cut since
         self._files.forget(self.path(TIME_INDEX))
-        return [*written, *self.txn_index_files()]
 
     def txn_index_files(self) -> list[File]:
         """The file of the transaction index, to be synced, if there is one."""
@@ -371,6 +418,7 @@ class Segment:
         """The transactions whose abort marker is in this segment; a damaged index is `DamagedIndex`."""
         if self._aborted is None:
             self._aborted = parse_aborted(read_file(self._files.disk, self.path(TXN_INDEX)) or b"")
+            self._aborted_written = len(self._aborted)
         return self._aborted
 
     # Opening, rebuilding, cutting.
@@ -497,13 +545,13 @@ class Segment:
     def forget_aborted(self) -> None:
         """Empty the transaction index, to be filled again by a scan."""
         self._remove(TXN_INDEX)
-        self._aborted = []
+        self._aborted, self._aborted_written = [], 0
 
     def replace_aborted(self, aborted: list[AbortedTransaction]) -> None:
         """Write the transaction index anew, in one step: a crash leaves the old one or the new one."""
         self._files.forget(self.path(TXN_INDEX))
         replace_file(self._files.disk, self.path(TXN_INDEX), encode_aborted(aborted))
-        self._aborted = aborted
+        self._aborted, self._aborted_written = aborted, len(aborted)
 
     def remove(self) -> None:
         """Remove the files; who still reads from them reads on."""

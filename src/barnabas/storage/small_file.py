@@ -1,6 +1,7 @@
 """Small files that are replaced whole: written beside, synced, renamed over, the directory synced."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock
 
 from barnabas.storage.disk import Disk
@@ -10,10 +11,15 @@ from barnabas.storage.names import TEMPORARY, parent_of
 def replace_file(disk: Disk, path: str, data: bytes) -> None:
     """Put `data` at `path`, durably: after a crash the file is whole, old or new."""
     temporary = path + TEMPORARY
-    file = disk.open(temporary, create=True)
-    file.truncate(0)
-    file.write(0, data)
-    file.sync()
+    try:
+        file = disk.open(temporary, create=True)
+        file.truncate(0)
+        file.write(0, data)
+        file.sync()
+    except OSError:
+        with suppress(OSError):
+            disk.remove(temporary)  # on a full disk its bytes are wanted elsewhere
+        raise
     disk.rename(temporary, path)
     disk.sync_dir(parent_of(path))
 

@@ -28,7 +28,7 @@ def truncate_to(log: Log, offset: int) -> int:
     segments = list(log.segments)
     last = max(index for index, segment in enumerate(segments) if segment.base_offset <= offset)
     kept, cut = segments[last], segments[last + 1 :]
-    with log.context.health.guarded():
+    with log.context.health.guarded(is_final=True):
         found = kept.find(offset)
         position = kept.size if found is None else found[0]
         end_offset = kept.end_offset_before(offset)
@@ -53,7 +53,7 @@ def truncate_to(log: Log, offset: int) -> int:
 def reset_to(log: Log, offset: int) -> None:
     """Remove everything and go on at `offset`: for a follower whose leader no longer has what it holds."""
     log.context.health.check()
-    with log.context.health.guarded():
+    with log.context.health.guarded(is_final=True):
         log.flush()  # the names of a new log; the rest is about to go
         log.context.checkpoints.lower_recovery_point(log.partition, 0)
         # Of a start that only the name of the first segment tells, nothing would be left.

@@ -30,6 +30,7 @@ from random import Random
 from typing import Final, NoReturn, TypeAlias
 
 from barnabas.core.records.batch import Buffer
+from barnabas.storage.disk import SyncFailed
 from barnabas.testing.disk_faults import Fault, Faults, Matching, any_path, find_fault
 from barnabas.testing.disk_names import Directory, Node
 from barnabas.testing.disk_pages import SECTOR, CachedFile, Keep
@@ -144,12 +145,16 @@ class SimulatedDisk:
         self.syncs: Counter[str] = Counter()
         self.open_files = 0
         self.max_open_files = 0
+        self.room: int | None = None  # bytes that are free, as a test says
 
     # The port.
 
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
         """Open for reading and writing; `create` makes a missing file."""
         tree = self._running_tree()
+        fault = find_fault(self._faults.opens, path)
+        if fault:
+            raise fault.on(path)
         if create and tree.find(path) is None:
             content = CachedFile()
             self._add(path, content, "create")
@@ -163,6 +168,11 @@ class SimulatedDisk:
     def list_dir(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
         return sorted(self._running_tree().directory(path).entries)
+
+    def free_bytes(self, path: str) -> int | None:
+        """What a test has put into `room`; without that nothing is said."""
+        self._running_tree().directory(path)
+        return self.room
 
     def exists(self, path: str) -> bool:
         """Whether the path leads to a file or a directory."""
@@ -275,8 +285,12 @@ class SimulatedDisk:
         """Reads fail with EIO."""
         self._faults.reads.append(Fault(matching, count, errno.EIO))
 
+    def fail_open(self, matching: Matching = any_path, *, count: int | None = 1, error: int = errno.EMFILE) -> None:
+        """Files cannot be opened: the process, or the machine, has too many open."""
+        self._faults.opens.append(Fault(matching, count, error))
+
     def clear_faults(self) -> None:
-        """Disarm what `fail_sync`, `fail_write` and `fail_read` armed. A crash alone mends no disk."""
+        """Disarm what `fail_sync`, `fail_write`, `fail_open` and `fail_read` armed. A crash alone mends no disk."""
         self._faults.clear()
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
@@ -332,7 +346,7 @@ class SimulatedDisk:
         fault = find_fault(self._faults.syncs, path)
         if fault:
             node.fail_sync(fault.keep, self._random)
-            raise fault.on(path)
+            raise SyncFailed(*fault.on(path).args, path)
         node.sync()
 
     def _note_close(self, boot: int) -> None:

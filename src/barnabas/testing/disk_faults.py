@@ -45,11 +45,13 @@ class Faults:
     reads: list[Fault] = field(default_factory=list)
     writes: list[Fault] = field(default_factory=list)
     syncs: list[Fault] = field(default_factory=list)
+    opens: list[Fault] = field(default_factory=list)
 
     def clear(self) -> None:
         self.reads.clear()
         self.writes.clear()
         self.syncs.clear()
+        self.opens.clear()
 
 
 def find_fault(faults: list[Fault], path: str) -> Fault | None:

@@ -1,6 +1,7 @@
 """One coordinator on one partition: loading, and what happens when its log fails."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -232,5 +233,23 @@ def test_whoever_waits_is_told_when_it_is_closed() -> None:
             coordinator.close()
             with pytest.raises(NotCoordinator):
                 await waiting
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
+def test_what_cannot_be_written_for_the_moment_is_refused_and_the_next_is_taken(error: int) -> None:
+    async def scenario() -> None:
+        disk, offload = SimulatedDisk(1), GatedOffload()
+        async with loaded(disk, offload) as coordinator:
+            await coordinator.commit(lambda: committing(5))
+            disk.fail_write(lambda path: path.endswith(".log"), after_bytes=9, error=error)
+            with pytest.raises(CoordinatorNotAvailable, match="at the moment"):
+                await coordinator.commit(lambda: committing(6))
+            assert await coordinator.read(lambda: offset_in(coordinator)) == 5
+            await coordinator.commit(lambda: committing(7))
+        disk.crash()
+        async with loaded(disk, offload) as coordinator:
+            assert await coordinator.read(lambda: offset_in(coordinator)) == 7
 
     asyncio.run(scenario())

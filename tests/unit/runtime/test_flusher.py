@@ -15,7 +15,7 @@ from barnabas.storage import truncate
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Log
-from barnabas.testing.disk import SimulatedDisk
+from barnabas.testing.disk import Keep, SimulatedDisk
 
 T = TypeVar("T")
 
@@ -203,5 +203,22 @@ def test_a_sync_that_began_before_a_truncation_makes_nothing_after_it_durable() 
             await waiting
             assert log.flushed_offset == end_offset
         assert offload.calls == 2
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_for_a_sync_waits_on_while_nothing_can_be_opened() -> None:
+    async def scenario() -> None:
+        disk, (log,) = make_logs()
+        async with running(GatedOffload()) as flusher:
+            end_offset = append(log)
+            log.active.release()
+            log.context.files.forget_directory(log.directory)
+            disk.fail_open(lambda path: path.endswith(".log"), count=2)
+            await flusher.wait_flushed(log, end_offset)
+            assert log.context.health.offline_reason is None
+        disk.crash(Keep.NOTHING)
+        (found,) = DataDir(disk, "/data").open_logs(lambda _: LogConfig())
+        assert found.partition == log.partition
 
     asyncio.run(scenario())

@@ -1,13 +1,21 @@
 """The metadata log on the simulated disk: commits in turn, refusals, failures, snapshots, damage."""
 
 import asyncio
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from barnabas.core.errors import ControllerBusy, NotController, RecordTooLarge, StorageError, TopicExists
+from barnabas.core.errors import (
+    ControllerBusy,
+    NotController,
+    RecordTooLarge,
+    StorageError,
+    StorageExhausted,
+    TopicExists,
+)
 from barnabas.core.metadata import (
     Decision,
     MetadataRecord,
@@ -185,7 +193,7 @@ def test_a_commit_that_fails_on_disk_leaves_the_image_as_it_was(fault: str) -> N
         _, metadata = open_metadata(disk)
         await metadata.commit(ids(5))
         if fault == "write":
-            disk.fail_write(lambda path: path.endswith(".log"))
+            disk.fail_write(lambda path: path.endswith(".log"), error=errno.EIO)
         else:
             disk.fail_sync(lambda path: path.endswith(".log"))
 
@@ -198,6 +206,24 @@ def test_a_commit_that_fails_on_disk_leaves_the_image_as_it_was(fault: str) -> N
 
         assert metadata.image.next_producer_id == 5
         assert metadata.high_watermark == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
+def test_a_commit_that_finds_no_room_is_refused_and_the_next_is_taken(error: int) -> None:
+    async def scenario() -> None:
+        disk = SimulatedDisk(1)
+        _, metadata = open_metadata(disk)
+        await metadata.commit(ids(5))
+        disk.fail_write(lambda path: path.endswith(".log"), after_bytes=7, error=error)
+        with pytest.raises(StorageExhausted):
+            await metadata.commit(ids(5))
+        assert metadata.image.next_producer_id == 5
+        assert await metadata.commit(ids(3)) == range(5, 8)
+        disk.crash()
+        _, again = open_metadata(disk)
+        assert again.image.next_producer_id == 8
 
     asyncio.run(scenario())
 

@@ -1,8 +1,11 @@
-"""A data directory is taken offline by its first error, for good."""
+"""What errors of the operating system say about a data directory: some pass, the first of the others is final."""
+
+import errno
 
 import pytest
 
-from barnabas.core.errors import BarnabasError, CorruptLog, StorageError
+from barnabas.core.errors import BarnabasError, CorruptLog, StorageError, StorageExhausted
+from barnabas.storage.disk import SyncFailed
 from barnabas.storage.health import DirectoryHealth
 
 
@@ -16,9 +19,9 @@ def test_a_healthy_directory_lets_everything_through() -> None:
 
 def test_an_error_of_the_operating_system_takes_it_offline() -> None:
     health = DirectoryHealth("/data")
-    with pytest.raises(StorageError, match=r"/data is taken offline: .*No space left"), health.guarded():
-        raise OSError(28, "No space left on device")
-    with pytest.raises(StorageError, match=r"/data is offline: .*No space left"):
+    with pytest.raises(StorageError, match=r"/data is taken offline: .*broken"), health.guarded():
+        raise OSError(errno.EIO, "broken")
+    with pytest.raises(StorageError, match=r"/data is offline: .*broken"):
         health.check()
 
 
@@ -48,3 +51,53 @@ def test_a_refusal_does_not_take_it_offline(refusal: BarnabasError) -> None:
     with pytest.raises(type(refusal)), health.guarded():
         raise refusal
     assert health.offline_reason is None
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENAMETOOLONG])
+def test_what_the_process_has_run_out_of_refuses_one_piece_of_work(code: int) -> None:
+    health = DirectoryHealth("/data")
+    told: list[StorageError] = []
+    health.listener = told.append
+    with pytest.raises(StorageExhausted), health.guarded():
+        raise OSError(code, "too many")
+    assert (health.offline_reason, health.is_full, len(told)) == (None, False, 1)
+    health.check()
+    health.check_room()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_refuses_clients_until_there_is_room_and_says_so_once(code: int) -> None:
+    health = DirectoryHealth("/data")
+    told: list[StorageError] = []
+    health.listener = told.append
+    for _ in range(3):
+        with pytest.raises(StorageExhausted, match="/data is full"), health.guarded():
+            raise OSError(code, "no room")
+    assert (health.offline_reason, len(told)) == (None, 1)
+    health.check()  # the broker's own writes are tried
+    with pytest.raises(StorageExhausted, match="is full"):
+        health.check_room()
+    health.note_room(is_full=False)
+    health.check_room()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE, errno.EIO])
+def test_a_failed_sync_is_final_whatever_it_says(code: int) -> None:
+    health = DirectoryHealth("/data")
+    health.fail(SyncFailed(code, "no"))
+    assert health.offline_reason is not None
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "no room"), StorageExhausted("no room")])
+def test_what_cannot_be_done_again_is_final_whatever_it_says(error: Exception) -> None:
+    health = DirectoryHealth("/data")
+    with pytest.raises(StorageError, match="taken offline"), health.guarded(is_final=True):
+        raise error
+    assert health.offline_reason is not None
+
+
+def test_what_can_still_be_read_is_when_nothing_is_written_any_more() -> None:
+    health = DirectoryHealth("/data")
+    health.fail(OSError("broken"))
+    with health.reading():
+        pass

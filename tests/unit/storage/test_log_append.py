@@ -1,6 +1,7 @@
 """Appending: offsets are given, segments roll, refusals leave no trace."""
 
 import copy
+import errno
 from collections.abc import Callable
 
 import pytest
@@ -368,7 +369,7 @@ def test_a_write_that_fails_takes_the_directory_offline() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     append(log, plain())
-    disk.fail_write(lambda path: path.endswith(".log"), after_bytes=10)
+    disk.fail_write(lambda path: path.endswith(".log"), after_bytes=10, error=errno.EIO)
     with pytest.raises(StorageError, match="taken offline"):
         append(log, plain())
     disk.clear_faults()

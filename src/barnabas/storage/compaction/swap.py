@@ -29,7 +29,8 @@ def apply(log: Log, result: CompactionResult) -> bool:
     with log.context.health.guarded():
         if result.outputs:
             _raise_recovery_point(log, result.outputs[-1].end_base_offset)
-            _swap(log, result)
+            with log.context.health.guarded(is_final=True):
+                _swap(log, result)
         checkpoints.set_cleaned_to(log.partition, result.cleaned_to)
         checkpoints.write()
     return True

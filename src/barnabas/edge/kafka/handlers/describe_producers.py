@@ -12,7 +12,6 @@ from barnabas.core.replica.producers import Producer
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
 from barnabas.services.broker import Broker
-from barnabas.services.offsets import log_of
 from barnabas.wire.responses import Values
 
 
@@ -28,7 +27,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa:
 def _partition(broker: Broker, topic: str, index: int) -> Values:
     try:
         check_topic_name(topic)
-        log = log_of(broker.logs, broker.served.get_partition(topic, index))
+        log = broker.served.get_partition(topic, index).find_log()
     except BarnabasError as error:
         return {"partition_index": index, **refused(error), "active_producers": []}
     producers = [] if log is None else [_producer(producer) for producer in log.producers]

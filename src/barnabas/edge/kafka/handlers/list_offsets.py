@@ -87,7 +87,7 @@ def _find(broker: Broker, key: Key, wanted: Any, *, version: int, is_committed: 
         raise UnsupportedVersion(f"version {version} has no timestamp {wanted.timestamp}")
     partition = broker.served.get_partition(*key)
     check_leader_epoch(partition, getattr(wanted, "current_leader_epoch", NO_EPOCH))
-    return find_offset(broker.logs, partition, wanted.timestamp, is_committed=is_committed)
+    return find_offset(partition, wanted.timestamp, is_committed=is_committed)
 
 
 def _look_all(lookups: Sequence[Lookup]) -> list[Outcome]:

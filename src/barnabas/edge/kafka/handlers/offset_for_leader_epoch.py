@@ -10,7 +10,6 @@ from barnabas.core.model import NO_EPOCH
 from barnabas.edge.kafka.asked import Asked
 from barnabas.services.broker import Broker
 from barnabas.services.fetch import check_leader_epoch
-from barnabas.services.offsets import find_epoch_end
 from barnabas.wire.responses import Values
 
 
@@ -27,7 +26,7 @@ def _end(broker: Broker, topic: str, wanted: Any) -> Values:
     try:
         partition = broker.served.get_partition(topic, wanted.partition)
         check_leader_epoch(partition, getattr(wanted, "current_leader_epoch", NO_EPOCH))
-        epoch, end_offset = find_epoch_end(broker.logs, partition, wanted.leader_epoch)
+        epoch, end_offset = partition.epoch_end(wanted.leader_epoch)
     except BarnabasError as error:
         return {"partition": wanted.partition, "error_code": error.kafka_code}
     return {"partition": wanted.partition, "error_code": 0, "leader_epoch": epoch, "end_offset": end_offset}

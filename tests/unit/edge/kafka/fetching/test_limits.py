@@ -8,7 +8,7 @@ import pytest
 from barnabas.services.broker import Broker
 from barnabas.storage.disk import Disk
 from barnabas.testing.disk import SimulatedDisk
-from tests.unit.edge.kafka.calling import Caller
+from tests.unit.edge.kafka.calling import Caller, batch
 from tests.unit.edge.kafka.fetching.support import fill, partitions_in, values_in
 from tests.unit.edge.kafka.support import config_of, create, run, serving
 
@@ -84,16 +84,27 @@ def test_cold_records_are_read_by_a_thread(isolation_level: int) -> None:
 def test_a_disk_that_cannot_be_read_is_told_for_its_partition_only() -> None:
     async def scenario(broker: Broker) -> None:
         caller = Caller(broker)
+        disk = broker.logs.data_dir._disk
+        assert isinstance(disk, SimulatedDisk)
+        disk.fail_read(lambda path: path.endswith(".log"))
         call = caller.fetch(("t", 0, 0), ("missing", 0, 0), max_wait_ms=0)
-        for log in broker.logs.data_dir.logs.values():
-            log.context.health.fail(OSError("broken"))
         response = await call.read()
         codes = [each.error_code.value for each in partitions_in(response)]
         assert codes == [56, 3]
-        for log in broker.logs.data_dir.logs.values():
-            log.context.health.offline_reason = None
+        broker.logs.data_dir.health.offline_reason = None
 
     run_warm_or_cold(scenario, is_cold=True)
+
+
+@pytest.mark.parametrize("is_cold", [False, True], ids=["memory", "disk"])
+def test_what_is_on_disk_is_read_when_nothing_can_be_written_any_more(is_cold: bool) -> None:
+    async def scenario(broker: Broker) -> None:
+        broker.logs.data_dir.health.fail(OSError("broken"))
+        assert values_in(await Caller(broker).fetched(("t", 0, 0))) == [b"x" * 1000]
+        assert await Caller(broker).refusal("t", batch(b"y")) == 56
+        broker.logs.data_dir.health.offline_reason = None
+
+    run_warm_or_cold(scenario, is_cold=is_cold)
 
 
 def test_the_brokers_own_limit_counts_too() -> None:

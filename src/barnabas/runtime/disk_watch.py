@@ -1,0 +1,99 @@
+"""Watches a data directory: whether there is room for clients' writes, and whether the directory is there at all.
+
+Looks now and then, on a thread, so that an append need not. Some room is kept for the broker itself
+(`log.dir.reserve.bytes`): metadata, checkpoints and offsets are still written when clients' records are refused, and
+retention can make room. A client's write that finds the disk full all the same, because somebody else was quicker, is
+refused by `storage.health`; here it is tried again whether there is room, so nobody needs to restart anything.
+
+`HealthLog` says in the log what becomes of the directory: once when it is full and once when there is room again, once
+when it goes offline.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from barnabas.core.errors import DataDirLost, StorageError, StorageExhausted
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.offload import Offload
+from barnabas.storage.disk import Disk
+from barnabas.storage.health import DirectoryHealth
+
+log = logging.getLogger("barnabas.storage")
+
+INTERVAL_S: Final = 1.0
+CLOSE_INTERVAL_S: Final = 0.1  # when little more than the reserve is left
+QUIET_MS: Final = 60_000  # between two lines about descriptors
+ROOM_MS: Final = 10_000  # how long there must have been room before it is said
+
+
+class HealthLog:
+    """Tells the log what becomes of a data directory. May be called on any thread."""
+
+    def __init__(self, health: DirectoryHealth, clock: Clock) -> None:
+        self._health = health
+        self._clock = clock
+        self._is_full = False
+        self._full_at_ms = 0
+        self._said_at_ms: int | None = None
+
+    def note(self, refusal: StorageError) -> None:
+        """A refusal that is the fault of the directory, or of the process."""
+        if not isinstance(refusal, StorageExhausted):
+            log.error(
+                "%s; nothing is written there any more, what is on disk can still be read. "
+                "Check the disk and its file system, then start the node again",
+                refusal,
+            )
+        elif self._health.is_full:
+            self._full_at_ms = self._clock.now_ms()
+            if not self._is_full:
+                self._is_full = True
+                log.error("%s; clients' writes are refused until there is room: delete something or add space", refusal)
+        elif self._said_at_ms is None or self._clock.now_ms() - self._said_at_ms >= QUIET_MS:
+            self._said_at_ms = self._clock.now_ms()
+            log.error("%s; some requests are refused. Allow the process more open files (ulimit -n)", refusal)
+
+    def note_room(self) -> None:
+        """There is room, and nothing was refused for want of it since the last look."""
+        if self._is_full and self._clock.now_ms() - self._full_at_ms >= ROOM_MS:
+            self._is_full = False
+            log.warning("%s has room again; clients' writes are taken", self._health.directory)
+
+
+class DiskWatch:
+    """Looks at a data directory now and then; `run` is a task of the node, and ends with `DataDirLost`."""
+
+    def __init__(
+        self, disk: Disk, health: DirectoryHealth, offload: Offload, clock: Clock, *, present: str, reserve_bytes: int
+    ) -> None:
+        self._disk = disk
+        self._health = health
+        self._offload = offload
+        self._present = present  # a path that is there as long as the directory is
+        self._reserve_bytes = reserve_bytes
+        self._interval_s = INTERVAL_S
+        self._log = HealthLog(health, clock)
+        health.listener = self._log.note
+
+    async def run(self) -> None:
+        """Look until cancelled, or until the directory is gone."""
+        while True:
+            await asyncio.sleep(self._interval_s)
+            await self.look()
+
+    async def look(self) -> None:
+        """Look once."""
+        is_present, free_bytes = await self._offload.run(self._measure)
+        if not is_present:
+            raise DataDirLost(f"the data directory {self._health.directory} is gone: {self._present} is not there")
+        is_full = free_bytes is not None and free_bytes < self._reserve_bytes
+        self._health.note_room(is_full=is_full)
+        if not is_full:
+            self._log.note_room()
+        is_close = free_bytes is not None and free_bytes < 4 * self._reserve_bytes
+        self._interval_s = CLOSE_INTERVAL_S if is_close else INTERVAL_S
+
+    def _measure(self) -> tuple[bool, int | None]:
+        is_present = self._disk.exists(self._present)
+        return is_present, self._disk.free_bytes(self._health.directory) if is_present else None

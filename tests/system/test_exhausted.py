@@ -1,0 +1,96 @@
+"""``barnabas serve`` short of what a process needs: descriptors, room, and its data directory itself."""
+
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from barnabas.client import Bus
+
+EX_IOERR = 74
+ROOM = 100_000
+
+
+@contextmanager
+def serving(
+    directory: Path, errors: Path, *, limit: tuple[int, int, int]
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A node whose process has a limit (which, soft, hard), and its address; what it logs goes to a file."""
+    program = (
+        f"import resource; resource.setrlimit({limit[0]}, {limit[1:]}); from barnabas.cli.main import main; main()"
+    )
+    options = ["serve", "--data-dir", str(directory), "--listen", "127.0.0.1:0"]
+    with (
+        errors.open("w") as file,
+        subprocess.Popen(
+            [sys.executable, "-c", program, *options], stdout=subprocess.PIPE, stderr=file, text=True
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            yield process, process.stdout.readline().partition("ready on ")[2].split(maxsplit=1)[0]
+        finally:
+            process.kill()
+
+
+def test_many_idle_connections_leave_the_logs_their_descriptors(tmp_path: Path) -> None:
+    errors = tmp_path / "errors"
+    limit = (resource.RLIMIT_NOFILE, 192, 192)
+    with serving(tmp_path / "data", errors, limit=limit) as (process, address), Bus(address) as bus:
+        bus.create_topic("t", partitions=50)
+        bus.send("t", b"v", partition=0).result(10)
+        host, port = address.split(":")
+        with ExitStack() as idle:
+            for _ in range(300):
+                idle.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            for partition in range(1, 50):  # none of which has a file yet
+                bus.send("t", b"v", partition=partition).result(20)
+        assert [bus.get("t", partition, 0).value for partition in range(50)] == [b"v"] * 50
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert "max.connections is lowered from 10000 to 96" in errors.read_text()
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux changes the limits of another process")
+def test_a_write_that_finds_no_room_is_taken_once_there_is_some_and_nothing_is_lost(tmp_path: Path) -> None:
+    """No file may be larger than so many bytes, which is how a disk without room looks to an append."""
+    errors = tmp_path / "errors"
+    limit = (resource.RLIMIT_FSIZE, ROOM, resource.RLIM_INFINITY)
+    with serving(tmp_path / "data", errors, limit=limit) as (process, address), Bus(address) as bus:
+        bus.create_topic("t")
+        bus.send("t", b"000").result(10)
+        sent = [bus.send("t", b"%03d" % number + b"x" * 1000) for number in range(1, 200)]
+        wait_until(lambda: "is full" in errors.read_text())
+        assert bus.get("t", 0, 0).value == b"000"  # reads go on
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        offsets = [each.result(60).offset for each in sent]
+        assert sorted(offsets) == list(range(1, 200))
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+    with serving(tmp_path / "data", errors, limit=(resource.RLIMIT_CORE, 0, 0)) as (_, address), Bus(address) as bus:
+        found = {(bus.get("t", 0, offset).value or b"")[:3] for offset in range(200)}
+        assert found == {b"%03d" % number for number in range(200)}
+
+
+def test_a_node_whose_data_directory_is_gone_ends_with_a_code_that_says_so(tmp_path: Path) -> None:
+    errors = tmp_path / "errors"
+    with serving(tmp_path / "data", errors, limit=(resource.RLIMIT_CORE, 0, 0)) as (process, address):
+        with Bus(address) as bus:
+            bus.send("t", b"v").result(10)
+        (tmp_path / "data").rename(tmp_path / "elsewhere")
+        assert process.wait(30) == EX_IOERR
+    assert "is gone" in errors.read_text()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    give_up_at = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < give_up_at, "it did not come to that"
+        time.sleep(0.05)
