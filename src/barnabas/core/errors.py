@@ -169,6 +169,12 @@ class PolicyViolation(BarnabasError):
     kafka_code = 44
 
 
+class LeaderNotAvailable(BarnabasError):
+    """The partition has no leader yet: a client asks again."""
+
+    kafka_code = 5
+
+
 class PreferredLeaderNotAvailable(BarnabasError):
     """The first replica is not in sync, so it cannot lead."""
 

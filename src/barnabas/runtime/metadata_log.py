@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from barnabas.core.errors import ControllerBusy, NotController, StorageError, StorageExhausted
-from barnabas.core.metadata.commits import encode_commit
+from barnabas.core.metadata.commits import encode_batches, encode_commit
 from barnabas.core.metadata.decision import Decision
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.names import METADATA_TOPIC
@@ -28,6 +28,7 @@ from barnabas.core.metadata.records import MetadataRecord, encode_record
 from barnabas.core.model import TopicPartition
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.runtime.offload import Offload
+from barnabas.runtime.turns import in_turns
 from barnabas.storage.config import FOREVER, LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Log
@@ -186,7 +187,7 @@ class MetadataLog:
             self._check_open()
             decision = decide(self._image)
             if decision.records:
-                self._append(decision.records)
+                await self._encode_and_append(decision.records)
                 await _finish(self._settle(decision.records))
             return decision.reply
         finally:
@@ -198,7 +199,8 @@ class MetadataLog:
         self._check_open()
         decision = decide(self._image)
         if decision.records:
-            self._append(decision.records)
+            now_ms = self._clock.now_ms()
+            self._append(decision.records, encode_commit(decision.records, timestamp_ms=now_ms), now_ms=now_ms)
             with self._failing():
                 self._log.flush()
                 self._apply(decision.records)
@@ -220,9 +222,14 @@ class MetadataLog:
             raise StorageError(f"the metadata log failed before and takes no more: {self._failure}")
         self._log.context.health.check()
 
-    def _append(self, records: Sequence[MetadataRecord]) -> None:
+    async def _encode_and_append(self, records: Sequence[MetadataRecord]) -> None:
+        """What is decided stands while it is encoded: nothing else is committed meanwhile."""
         now_ms = self._clock.now_ms()
-        data = encode_commit(records, timestamp_ms=now_ms)
+        batches = [batch async for batch in in_turns(encode_batches(records, timestamp_ms=now_ms), per_turn=1)]
+        self._check_open()
+        self._append(records, bytearray().join(batches), now_ms=now_ms)
+
+    def _append(self, records: Sequence[MetadataRecord], data: bytearray, *, now_ms: int) -> None:
         self._log.append(data, leader_epoch=self.epoch, now_ms=now_ms)
         self._bytes_since_snapshot += len(data)
         self._records_since_snapshot += len(records)

@@ -71,6 +71,25 @@ class BrokerConfig(UnusedSettings, frozen=True, kw_only=True):
     auto_create_topics_enable: Annotated[
         bool, About(BOOLEAN, "Whether a topic is created when a client asks for it.")
     ] = True
+    max_auto_created_topics_per_request: Annotated[
+        int,
+        About(
+            INT,
+            "Barnabas only. How many topics that do not exist one request may have created by asking for them; the "
+            "others are created when the client asks again, as clients do.",
+            at_least=1,
+        ),
+    ] = 100
+    max_new_partitions_per_request: Annotated[
+        int,
+        About(
+            INT,
+            "Barnabas only. How many partitions one request may create; one for more is refused as a whole. Kafka has "
+            "this limit, too, and no setting for it.",
+            at_least=1,
+            at_most=100_000,
+        ),
+    ] = 10_000
     delete_topic_enable: Annotated[bool, About(BOOLEAN, "Whether topics can be deleted.")] = True
     internal_topics_alter_enable: Annotated[
         bool,

@@ -40,6 +40,8 @@ from barnabas.runtime.dice import Dice
 from barnabas.runtime.group_coordinator import GroupCoordinator
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Guard, Partition
+from barnabas.runtime.turns import in_turns, pieces
+from barnabas.services.committing import OFFSETS_PER_TURN, commit_in_pieces
 from barnabas.services.coordinators import MAX_DECISION_BYTES, Coordinators
 from barnabas.services.group_routing import GroupRouting, TopicInfos
 from barnabas.services.group_settings import Bounds, GroupSettings, bounds_of
@@ -136,7 +138,6 @@ class GroupService:
     ) -> None:
         self.config = config
         self.admission: Admission | None = None  # once there are transactions
-        self._served = served
         self._clock = clock
         self._dice = dice
         self._image = image
@@ -237,7 +238,10 @@ class GroupService:
     # Offsets
 
     async def commit_offsets(self, request: CommitRequest) -> offsets.PartitionErrors:
-        """OffsetCommit."""
+        """OffsetCommit. A long one is several decisions, each with its own answer."""
+        return await commit_in_pieces(request, self._commit_offsets)
+
+    async def _commit_offsets(self, request: CommitRequest) -> offsets.PartitionErrors:
         coordinator = await self._coordinators.of(request.group)
         return await coordinator.commit(
             lambda: offsets.commit(
@@ -255,6 +259,11 @@ class GroupService:
         """TxnOffsetCommit: the offsets count once the transaction is committed. `adds` makes this partition of the
         topic of groups a part of the transaction; else it must be one.
         """
+        return await commit_in_pieces(request, lambda piece: self._commit_offsets_within(piece, transaction, adds=adds))
+
+    async def _commit_offsets_within(
+        self, request: CommitRequest, transaction: "OpenTransaction", *, adds: bool
+    ) -> offsets.PartitionErrors:
         coordinator = await self._coordinators.of(request.group)
         coordinator.check_available()
         guard = await self._verify(coordinator.partition, transaction, adds=adds)
@@ -311,23 +320,38 @@ class GroupService:
         """OffsetFetch: of these partitions, or of all."""
         coordinator = await self._coordinators.of(group)
 
-        def look() -> list[FetchedOffset]:
-            offset_access.check_fetch(coordinator.groups, group, member_id=member_id, epoch=epoch)
-            return offsets.fetch(coordinator.groups, group, wanted, must_be_stable=must_be_stable)
+        def looking(piece: Sequence[WantedOffset]) -> Callable[[], list[FetchedOffset]]:
+            def look() -> list[FetchedOffset]:
+                offset_access.check_fetch(coordinator.groups, group, member_id=member_id, epoch=epoch)
+                return offsets.fetch(coordinator.groups, group, piece, must_be_stable=must_be_stable)
 
-        return await coordinator.read(look)
+            return look
+
+        if wanted is None:
+            wanted = await coordinator.read(lambda: offsets.all_of(coordinator.groups, group))
+        fetched: list[FetchedOffset] = await coordinator.read(looking(wanted[:OFFSETS_PER_TURN]))
+        async for piece in pieces(wanted[OFFSETS_PER_TURN:], per_turn=OFFSETS_PER_TURN):
+            fetched += await coordinator.read(looking(piece))
+        return fetched
 
     async def delete_offsets(self, group: str, partitions: Sequence[tuple[str, int]]) -> offsets.PartitionErrors:
-        """OffsetDelete."""
+        """OffsetDelete. A long one is several decisions."""
         coordinator = await self._named(group)
-        return await coordinator.commit(lambda: offsets.delete(coordinator.groups, coordinator.soft, group, partitions))
+
+        def deciding(piece: Sequence[tuple[str, int]]) -> Callable[[], Decision[offsets.PartitionErrors]]:
+            return lambda: offsets.delete(coordinator.groups, coordinator.soft, group, piece)
+
+        errors = await coordinator.commit(deciding(partitions[:OFFSETS_PER_TURN]))
+        async for piece in pieces(partitions[OFFSETS_PER_TURN:], per_turn=OFFSETS_PER_TURN):
+            errors += await coordinator.commit(deciding(piece))
+        return errors
 
     # Administration
 
     async def list_groups(self) -> list[listing.ListedGroup]:
         """All groups that this node coordinates."""
         found: list[listing.ListedGroup] = []
-        for coordinator in await self._coordinators.all_loaded():
+        async for coordinator in in_turns(await self._coordinators.all_loaded(), per_turn=1):
             found += await coordinator.read(_listing(coordinator))
         return sorted(found, key=lambda listed: listed.group)
 
@@ -359,7 +383,7 @@ class GroupService:
         """Remove what nobody has used for long; returns how many offsets that were."""
         count = 0
         for coordinator in self._coordinators.available():
-            for group in coordinator.groups.names():
+            async for group in in_turns(coordinator.groups.names()):
                 try:
                     count += await coordinator.commit(self._expiring(coordinator, group))
                 except BarnabasError:
@@ -374,6 +398,7 @@ class GroupService:
     def apply(self, records: Sequence[MetadataRecord]) -> None:
         """Topics came, went, grew or moved: groups that read them hear of it, offsets of what is gone go too."""
         removed = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
+        self._names |= {record.topic_id: record.name for record in records if isinstance(record, TopicRecord)}
         if not removed and not any(
             isinstance(record, TopicRecord | PartitionRecord | NodeRecord) for record in records
         ):
@@ -386,7 +411,8 @@ class GroupService:
                     gone = offsets.delete_topic(coordinator.groups, name, topic_id)
                     coordinator.carry_out(Outcome(gone.records))
             self._routing.on_topics_change(coordinator)
-        self._names = {topic.topic_id: topic.name for topic in self._served.by_name.values()}
+        for topic_id in removed:
+            self._names.pop(topic_id, None)
 
 
 def _listing(coordinator: GroupCoordinator) -> Callable[[], list[listing.ListedGroup]]:

@@ -7,6 +7,7 @@ from barnabas.core.errors import BarnabasError, LogDirNotFound
 from barnabas.runtime.disk_space import UNKNOWN_SPACE, DiskSpace, absolute_path, disk_space
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Logs, Partition
+from barnabas.runtime.turns import in_turns
 from barnabas.services.served import ServedTopics
 
 
@@ -30,7 +31,7 @@ async def describe_log_dir(
     except BarnabasError as error:
         described.error = error
         return described
-    for partition in _partitions(served, wanted):
+    async for partition in in_turns(list(_partitions(served, wanted))):
         size = partition.log.size if partition.has_log else 0
         described.sizes.setdefault(partition.name.topic, []).append((partition.name.partition, size))
     described.space = await offload.run(lambda: disk_space(described.path))

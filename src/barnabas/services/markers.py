@@ -5,7 +5,7 @@ operator who ends a transaction that hangs. Offsets that were committed in the t
 """
 
 import asyncio
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.metadata.names import OFFSETS_TOPIC
@@ -13,8 +13,11 @@ from barnabas.core.model import TopicPartition
 from barnabas.core.records.control import MarkerType
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.partition import Partition
+from barnabas.runtime.turns import in_turns
 from barnabas.services.groups import GroupService
 from barnabas.services.served import ServedTopics
+
+_PER_TURN: Final = 10  # each is an append, and may make a log
 
 
 class TransactionEnd(NamedTuple):
@@ -41,13 +44,13 @@ class Markers:
         """Write a marker to each of these, and wait until they are durable. Each may be refused by itself."""
         results: dict[TopicPartition, BarnabasError | None] = {}
         waits: list[tuple[Partition, int]] = []
-        for name in partitions:
+        async for name in in_turns(partitions, per_turn=_PER_TURN):
             try:
                 waits.append(self._append(end, name))
                 results[name] = None
             except BarnabasError as refusal:
                 results[name] = refusal
-        for partition, end_offset in waits:
+        async for partition, end_offset in in_turns(waits):
             try:
                 await wait_acked(partition, end_offset)
             except BarnabasError as failure:

@@ -1,13 +1,27 @@
 """Creating, growing, configuring and deleting topics: requests become commits of the metadata log."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from uuid import UUID
 
-from barnabas.core.errors import TopicDeletionDisabled, TopicExists
+import msgspec
+
+from barnabas.core.errors import (
+    BarnabasError,
+    LeaderNotAvailable,
+    PolicyViolation,
+    TopicDeletionDisabled,
+    TopicExists,
+)
 from barnabas.core.metadata.decision import Decision
 from barnabas.core.metadata.image import Image, Topic
-from barnabas.core.metadata.topics import CreatedTopic, NewTopic, create_partitions, create_topic, delete_topic
+from barnabas.core.metadata.topics import (
+    CreatedTopic,
+    NewTopic,
+    create_partitions,
+    create_topic,
+    create_topics,
+    delete_topic,
+)
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.metadata_log import MetadataLog
 from barnabas.services.internal_topics import check_may_alter, check_settings, with_internal_defaults
@@ -51,10 +65,52 @@ class Topics:
             factor = self._live.current.default_replication_factor
         return NewTopic(new.name, count, factor, None, configs)
 
-    async def create_automatically(self, name: str) -> None:
-        """Create a topic because a client asked for it; fine when somebody else just did."""
-        with suppress(TopicExists):
-            await self.create(NewTopic(name, DEFAULT, DEFAULT))
+    async def create_automatically(self, names: Sequence[str]) -> dict[str, BarnabasError]:
+        """Create topics because a client asked for them, in one commit; the reply is those that are not there then.
+
+        Only so many at a time: for the others the client asks again.
+        """
+        config = self._live.current
+        most = min(
+            config.max_auto_created_topics_per_request,
+            max(config.max_new_partitions_per_request // config.num_partitions, 1),
+        )
+        later = LeaderNotAvailable(
+            f"a request creates at most {most} topics that it only asks for "
+            "(max.auto.created.topics.per.request, max.new.partitions.per.request); ask again"
+        )
+        chosen = names[:most]
+        for name in chosen:
+            await self._served.wait_removed(name)
+        plain = self._with_defaults(NewTopic(chosen[0], DEFAULT, DEFAULT))
+        new = [(msgspec.structs.replace(plain, name=name), self._dice.uuid()) for name in chosen]
+        created = await self._metadata.commit(lambda image: create_topics(image, new))
+        refused = {
+            name: outcome
+            for name, outcome in zip(chosen, created, strict=True)
+            if isinstance(outcome, BarnabasError) and not isinstance(outcome, TopicExists)  # then somebody else did
+        }
+        return refused | dict.fromkeys(names[most:], later)
+
+    def check_new_partitions(self, count: int) -> None:
+        """Refuse a request that would create so many partitions in all."""
+        most = self._live.current.max_new_partitions_per_request
+        if count > most:
+            raise PolicyViolation(
+                f"{count} new partitions in one request are more than max.new.partitions.per.request={most}; "
+                "create them in several requests"
+            )
+
+    def partition_count_of(self, count: int, assignments: Sequence[object] | None) -> int:
+        """How many partitions a new topic would have: as many as it assigns, or says, or the broker's default."""
+        if assignments:
+            return len(assignments)
+        return self._live.current.num_partitions if count == DEFAULT else max(count, 0)
+
+    def growth_of(self, name: str, count: int) -> int:
+        """How many partitions a topic would get; none if it is not there."""
+        topic = self._metadata.image.topics.get(name)
+        return 0 if topic is None else max(count - len(topic.partitions), 0)
 
     async def delete(self, name: str) -> Topic:
         """Delete a topic. Its records are gone for readers at once, its files soon after."""

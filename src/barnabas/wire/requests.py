@@ -6,11 +6,12 @@ that not every version has by ``getattr`` with the default that the protocol giv
 kio has a reader of its own, which cannot be let near a stranger's bytes (0.6.5): it reserves memory for as many
 elements as an array claims to have, and a claim of four billion, which takes five bytes, ends the process; and it
 refuses tagged fields it does not know, which are to be ignored. This one is plain Python. What a request may cost is
-bounded by the number of its elements.
+bounded by the number of its elements, and a long one is read in steps, so that others get their turn in between.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -21,11 +22,13 @@ from kio.index import load_request_schema
 
 from barnabas.core.records.batch import Buffer
 from barnabas.wire.errors import MalformedRequest
-from barnabas.wire.frame import MAX_TAGGED_FIELDS, RequestHeader, read_uvarint
+from barnabas.wire.frame import MAX_STRING_BYTES, MAX_TAGGED_FIELDS, RequestHeader, read_uvarint
 from barnabas.wire.schema import FORMATS, take_apart
 
 MAX_ELEMENTS: Final = 100_000  # of all arrays of a request together: far more than a client asks for at once
+ELEMENTS_PER_STEP: Final = 100  # of arrays, of which each takes some microseconds
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_PLAIN_NUMBERS: Final = ("int8", "int16", "int32", "int64")  # an array of which is read in one go
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -34,38 +37,60 @@ _INT32: Final = struct.Struct(">i")
 class _Body:
     """The bytes of one request, and what may still come of them."""
 
-    __slots__ = ("data", "elements_left", "end")
+    __slots__ = ("data", "elements_left", "end", "left_in_step")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.end = len(data)
         self.elements_left = MAX_ELEMENTS
+        self.left_in_step = ELEMENTS_PER_STEP
 
 
 # Reads a value at a position: the value, and where it ends.
 _Read = Callable[[_Body, int], tuple[Any, int]]
+# The same in steps, for what has arrays that may be long.
+_ReadSteps = Callable[[_Body, int], Generator[None, None, tuple[Any, int]]]
 
 
 def read_request(header: RequestHeader, data: Buffer, end: int) -> Any:
     """The kio entity of a request."""
-    read = _reader(header.api.key, header.version)
+    with _refusing(header):
+        entity, _ = _entity(load_request_schema(header.api.key, header.version))(_body(header, data, end), 0)
+    return entity
+
+
+def read_request_in_steps(header: RequestHeader, data: Buffer, end: int) -> Generator[None, None, Any]:
+    """The same for a long request. The data is copied at once; the first step is to ask for the next."""
+    body = _body(header, data, end)
+    return _read_in_steps(header, body)
+
+
+def _read_in_steps(header: RequestHeader, body: _Body) -> Generator[None, None, Any]:
+    yield
+    schema = load_request_schema(header.api.key, header.version)
+    steps = _entity_steps(schema)
+    with _refusing(header):
+        entity, _ = _entity(schema)(body, 0) if steps is None else (yield from steps(body, 0))
+    return entity
+
+
+def _body(header: RequestHeader, data: Buffer, end: int) -> _Body:
+    return _Body(bytes(data[header.body_at : end]))
+
+
+@contextmanager
+def _refusing(header: RequestHeader) -> Iterator[None]:
     try:
-        entity, _ = read(_Body(bytes(data[header.body_at : end])), 0)
+        yield
     except (struct.error, IndexError):
         raise MalformedRequest(f"{header.api.name} version {header.version} is cut off") from None
     except (ValueError, OverflowError) as error:  # no text, or a time that is none
         raise MalformedRequest(f"{header.api.name} version {header.version}: {error}") from None
-    return entity
 
 
 def to_ms(duration: timedelta) -> int:
     """Milliseconds of what is read from a field of milliseconds."""
     return duration // _MILLISECOND
-
-
-@cache
-def _reader(key: int, version: int) -> _Read:
-    return _entity(load_request_schema(key, version))
 
 
 @cache
@@ -90,6 +115,55 @@ def _entity(entity: Any) -> _Read:
         return entity(**values), position
 
     return read_entity
+
+
+@cache
+def _entity_steps(entity: Any) -> _ReadSteps | None:
+    """None: it has no arrays that may be long."""
+    plain = [field for field in fields(entity) if field.metadata.get("tag") is None]
+    parts = [
+        (
+            field.name,
+            _field(field, is_flexible=entity.__flexible__),
+            _field_steps(field, is_flexible=entity.__flexible__),
+        )
+        for field in plain
+    ]
+    if all(steps is None for _, _, steps in parts):
+        return None
+    tagged = {
+        field.metadata["tag"]: (field.name, _field(field, is_flexible=entity.__flexible__))
+        for field in fields(entity)
+        if field.metadata.get("tag") is not None
+    }
+
+    def read_entity(body: _Body, position: int) -> Generator[None, None, tuple[Any, int]]:
+        values: dict[str, Any] = {}
+        for name, read_value, steps in parts:
+            if steps is None:
+                values[name], position = read_value(body, position)
+            else:
+                values[name], position = yield from steps(body, position)
+        if entity.__flexible__:
+            position = _read_tagged(body, position, tagged, values)
+        return entity(**values), position
+
+    return read_entity
+
+
+def _field_steps(field: "Field[Any]", *, is_flexible: bool) -> _ReadSteps | None:
+    inner, is_nullable, is_array = take_apart(field.type)
+    if is_dataclass(inner):
+        read, steps = _entity(inner), _entity_steps(inner)  # type: ignore[arg-type]
+        if not is_array:
+            return None if is_nullable else steps
+    elif is_array and field.metadata["kafka_type"] not in FORMATS:
+        read = _not_null(_value(field.metadata["kafka_type"], is_flexible=is_flexible), field.name)
+        steps = None
+    else:
+        return None
+    in_steps = _array_steps(read, steps, is_flexible=is_flexible)
+    return in_steps if is_nullable else _not_null_steps(in_steps, field.name)
 
 
 def _read_tagged(body: _Body, position: int, known: dict[int, tuple[str, _Read]], values: dict[str, Any]) -> int:
@@ -119,7 +193,11 @@ def _field(field: "Field[Any]", *, is_flexible: bool) -> _Read:
         if not is_array:
             return _nullable_entity(read) if is_nullable and not is_tagged else read
     else:
-        read = _value(field.metadata["kafka_type"], is_flexible=is_flexible)
+        kind = field.metadata["kafka_type"]
+        read = _value(kind, is_flexible=is_flexible)
+        if is_array and kind in _PLAIN_NUMBERS:
+            read = _number_array(FORMATS[kind], is_flexible=is_flexible)
+            return read if is_nullable else _not_null(read, field.name)
         if is_array:
             read = _not_null(read, field.name)  # an array may be null, what is in it may not
     if is_array:
@@ -186,26 +264,20 @@ def _read_compact_bytes(body: _Body, position: int) -> tuple[bytes | None, int]:
 def _text(read: _Read) -> _Read:
     def read_text(body: _Body, position: int) -> tuple[str | None, int]:
         data, position = read(body, position)
-        return None if data is None else data.decode(), position
+        if data is None:
+            return None, position
+        if len(data) > MAX_STRING_BYTES:  # a flexible version could say so; Kafka takes no longer one either
+            raise MalformedRequest(f"a string of {len(data)} bytes; at most {MAX_STRING_BYTES} are taken")
+        return data.decode(), position
 
     return read_text
 
 
 def _array(read: _Read, *, is_flexible: bool) -> _Read:
     def read_array(body: _Body, position: int) -> tuple[Any, int]:
-        if is_flexible:
-            size, position = read_uvarint(body.data, position, body.end)
-            count = size - 1
-        else:
-            (count,) = _INT32.unpack_from(body.data, position)
-            position += 4
+        count, position = _read_count(body, position, is_flexible=is_flexible)
         if count < 0:
             return None, position
-        if count > body.end - position:
-            raise MalformedRequest(f"an array of {count} does not fit in {body.end - position} bytes")
-        body.elements_left -= count
-        if body.elements_left < 0:
-            raise MalformedRequest(f"a request has more than {MAX_ELEMENTS} elements")
         elements = []
         for _ in range(count):
             element, position = read(body, position)
@@ -213,6 +285,54 @@ def _array(read: _Read, *, is_flexible: bool) -> _Read:
         return tuple(elements), position
 
     return read_array
+
+
+def _array_steps(read: _Read, steps: _ReadSteps | None, *, is_flexible: bool) -> _ReadSteps:
+    """An array of elements that are read by `read`, or, if they have long arrays themselves, by `steps`."""
+
+    def read_array(body: _Body, position: int) -> Generator[None, None, tuple[Any, int]]:
+        count, position = _read_count(body, position, is_flexible=is_flexible)
+        if count < 0:
+            return None, position
+        elements = []
+        for _ in range(count):
+            if body.left_in_step == 0:
+                yield
+                body.left_in_step = ELEMENTS_PER_STEP
+            body.left_in_step -= 1
+            element, position = read(body, position) if steps is None else (yield from steps(body, position))
+            elements.append(element)
+        return tuple(elements), position
+
+    return read_array
+
+
+def _number_array(layout: str, *, is_flexible: bool) -> _Read:
+    size = struct.calcsize(">" + layout)
+
+    def read_array(body: _Body, position: int) -> tuple[Any, int]:
+        count, position = _read_count(body, position, is_flexible=is_flexible)
+        if count < 0:
+            return None, position
+        return struct.unpack_from(f">{count}{layout}", body.data, position), position + size * count
+
+    return read_array
+
+
+def _read_count(body: _Body, position: int, *, is_flexible: bool) -> tuple[int, int]:
+    """How many elements an array has, -1 when it is null, and where the first begins."""
+    if is_flexible:
+        size, position = read_uvarint(body.data, position, body.end)
+        count = size - 1
+    else:
+        (count,) = _INT32.unpack_from(body.data, position)
+        position += 4
+    if count > body.end - position:
+        raise MalformedRequest(f"an array of {count} does not fit in {body.end - position} bytes")
+    body.elements_left -= max(count, 0)
+    if body.elements_left < 0:
+        raise MalformedRequest(f"a request has more than {MAX_ELEMENTS} elements")
+    return count, position
 
 
 def _nullable_entity(read: _Read) -> _Read:
@@ -227,6 +347,16 @@ def _nullable_entity(read: _Read) -> _Read:
 def _not_null(read: _Read, name: str) -> _Read:
     def read_value(body: _Body, position: int) -> tuple[Any, int]:
         value, position = read(body, position)
+        if value is None:
+            raise MalformedRequest(f"{name} is null")
+        return value, position
+
+    return read_value
+
+
+def _not_null_steps(steps: _ReadSteps, name: str) -> _ReadSteps:
+    def read_value(body: _Body, position: int) -> Generator[None, None, tuple[Any, int]]:
+        value, position = yield from steps(body, position)
         if value is None:
             raise MalformedRequest(f"{name} is null")
         return value, position

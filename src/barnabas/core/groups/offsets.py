@@ -154,6 +154,15 @@ def fetch(
     return [_fetched(want.topic, want.partition, _matching(committed, want), unstable) for want in wanted]
 
 
+def all_of(groups: Groups, group: str) -> list[WantedOffset]:
+    """Every partition that a group has committed an offset for, in order."""
+    return [
+        WantedOffset(topic, partition)
+        for topic, partitions in sorted(groups.offsets_of(group).items())
+        for partition in sorted(partitions)
+    ]
+
+
 def _matching(committed: GroupOffsets, want: WantedOffset) -> OffsetRecord | None:
     offset = committed.get(want.topic, {}).get(want.partition)
     if offset is None or NO_TOPIC_ID in (want.topic_id, offset.topic_id) or offset.topic_id == want.topic_id:

@@ -11,14 +11,18 @@ from barnabas.core.errors import InvalidMetadata
 from barnabas.core.metadata.records import MetadataRecord, decode_record, encode_record
 from barnabas.core.records.record import Record, encode_batch
 
-MAX_BATCH_BYTES: Final = 512 * 1024
+MAX_BATCH_BYTES: Final = 64 * 1024  # a few milliseconds of work
 RECORD_OVERHEAD: Final = 32  # what a record takes in a batch besides its value, at most
 LAST_OF_COMMIT: Final = b"\x01"  # the key of the last record of a commit; the others have none
 
 
 def encode_commit(records: Sequence[MetadataRecord], *, timestamp_ms: int) -> bytearray:
     """The batches of one commit, to be appended in one go."""
-    data = bytearray()
+    return bytearray().join(encode_batches(records, timestamp_ms=timestamp_ms))
+
+
+def encode_batches(records: Sequence[MetadataRecord], *, timestamp_ms: int) -> Iterator[bytearray]:
+    """The same, one batch after another: a commit may have many."""
     batch: list[Record] = []
     size = 0
     last = len(records) - 1
@@ -26,11 +30,10 @@ def encode_commit(records: Sequence[MetadataRecord], *, timestamp_ms: int) -> by
         value = encode_record(record)
         size += len(value) + RECORD_OVERHEAD
         if batch and size > MAX_BATCH_BYTES:
-            data += encode_batch(batch)
+            yield encode_batch(batch)
             batch, size = [], len(value) + RECORD_OVERHEAD
         batch.append(Record(index, timestamp_ms, LAST_OF_COMMIT if index == last else None, value))
-    data += encode_batch(batch)
-    return data
+    yield encode_batch(batch)
 
 
 class CommitReader:

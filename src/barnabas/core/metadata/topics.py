@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from barnabas.core.errors import (
+    BarnabasError,
     BrokerIdNotRegistered,
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -26,7 +27,7 @@ from barnabas.core.metadata.assignments import (
 )
 from barnabas.core.metadata.decision import Decision
 from barnabas.core.metadata.image import Image, Topic
-from barnabas.core.metadata.names import METADATA_TOPIC, check_partition_names, check_topic_name
+from barnabas.core.metadata.names import METADATA_TOPIC, check_partition_names, check_topic_name, unify
 from barnabas.core.metadata.records import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -66,6 +67,26 @@ def create_topic(image: Image, new: NewTopic, *, topic_id: UUID) -> Decision[Cre
     records: list[MetadataRecord] = [TopicRecord(new.name, topic_id), *new_partitions(topic_id, 0, places)]
     records += [ConfigRecord(TOPIC_RESOURCE, new.name, name, value) for name, value in new.configs.items()]
     return Decision(records, CreatedTopic(new.name, topic_id, len(places), len(places[0])))
+
+
+def create_topics(image: Image, new: Sequence[tuple[NewTopic, UUID]]) -> Decision[list[CreatedTopic | BarnabasError]]:
+    """Make many topics, each with its id, in one commit. Each is refused by itself."""
+    records: list[MetadataRecord] = []
+    replies: list[CreatedTopic | BarnabasError] = []
+    names: dict[str, str] = {}  # of those before, by what metrics make of them
+    for topic, topic_id in new:
+        try:
+            other = names.get(unify(topic.name))
+            if other is not None:
+                raise InvalidTopic(f"Topic '{topic.name}' collides with topic: {other}, which is asked for as well")
+            decision = create_topic(image, topic, topic_id=topic_id)
+        except BarnabasError as refusal:
+            replies.append(refusal)
+        else:
+            names[unify(topic.name)] = topic.name
+            records += decision.records
+            replies.append(decision.reply)
+    return Decision(records, replies)
 
 
 def _check_new_name(image: Image, name: str) -> None:

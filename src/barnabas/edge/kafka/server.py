@@ -1,20 +1,26 @@
 """The Kafka edge: takes frames from connections, finds the handler, and puts the answer in a frame.
 
-Produce and Fetch, which carry the data, have their own ways; everything else goes through its schema.
+Produce and Fetch, which carry the data, have their own ways; everything else goes through its schema. A long request is
+read, and a long answer written, in turns with everything else.
 """
 
-from typing import Any
+from collections.abc import Generator
+from typing import Any, Final
 
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.fetching import Fetching
 from barnabas.edge.kafka.handlers import HANDLERS, api_versions
 from barnabas.edge.kafka.producing import Producing
 from barnabas.runtime.connections import Answer, Connection
+from barnabas.runtime.turns import finish
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import API_VERSIONS, FETCH, PRODUCE
 from barnabas.wire.frame import RequestHeader, answer_head, read_request_header
-from barnabas.wire.requests import read_request
-from barnabas.wire.responses import write_response
+from barnabas.wire.requests import read_request, read_request_in_steps
+from barnabas.wire.responses import write_response_in_steps
+
+LONG_REQUEST_BYTES: Final = 2048
+"""A longer one is not read before others had their turn."""
 
 
 class KafkaServer:
@@ -38,11 +44,15 @@ class KafkaServer:
             return api_versions.answer_unknown_version(header)
         if header.api is FETCH:
             return self._fetching.handle(header, frame, connection)
-        request = read_request(header, frame, len(frame))
         asked = Asked(header.version, header.client_id, connection.peer, connection.local)
-        return self._answer(header, request, asked)
+        if len(frame) > LONG_REQUEST_BYTES:
+            return self._answer_long(header, read_request_in_steps(header, frame, len(frame)), asked)
+        return self._answer(header, read_request(header, frame, len(frame)), asked)
+
+    async def _answer_long(self, header: RequestHeader, steps: Generator[None, None, Any], asked: Asked) -> Answer:
+        return await self._answer(header, await finish(steps), asked)
 
     async def _answer(self, header: RequestHeader, request: Any, asked: Asked) -> Answer:
         values = await HANDLERS[header.api](self._broker, request, asked)
-        body = write_response(header.api.key, header.version, values)
+        body = await finish(write_response_in_steps(header.api.key, header.version, values))
         return [answer_head(header, len(body)), body]

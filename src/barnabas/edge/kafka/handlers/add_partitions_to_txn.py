@@ -18,6 +18,8 @@ from barnabas.core.metadata.names import is_internal
 from barnabas.core.model import TopicPartition
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.fencing import code_of
+from barnabas.edge.kafka.handlers.walking import over_partitions
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.transactions import EPOCHS_VERSION
 from barnabas.wire.responses import Values
@@ -33,14 +35,14 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
         results = [
             {
                 "transactional_id": each.transactional_id,
-                "topic_results": _topics(each.topics, await _add(broker, each, asked.version)),
+                "topic_results": await _topics(each.topics, await _add(broker, each, asked.version)),
             }
-            for each in request.transactions
+            async for each in in_turns(request.transactions)
         ]
         return {"throttle_time": 0, "error_code": 0, "results_by_transaction": results}
     single = _Single(request)
     codes = await _add(broker, single, asked.version)
-    return {"throttle_time": 0, "results_by_topic_v3_and_below": _topics(single.topics, codes)}
+    return {"throttle_time": 0, "results_by_topic_v3_and_below": await _topics(single.topics, codes)}
 
 
 class _Single:
@@ -55,8 +57,14 @@ class _Single:
 
 
 async def _add(broker: Broker, transaction: Any, version: int) -> Codes:
-    names = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    wrong = {name: code for name in names if (code := _wrong(broker, name, version))}
+    names: list[TopicPartition] = []
+    wrong: dict[TopicPartition, int] = {}
+    places = (TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions)
+    async for name in in_turns(places):
+        names.append(name)
+        code = _wrong(broker, name, version)
+        if code:
+            wrong[name] = code
     if wrong:
         return {name: wrong.get(name, OperationNotAttempted.kafka_code) for name in names}
     who = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
@@ -81,14 +89,13 @@ def _codes(errors: Mapping[TopicPartition, BarnabasError | None]) -> Codes:
     return {name: 0 if error is None else error.kafka_code for name, error in errors.items()}
 
 
-def _topics(topics: Iterable[Any], codes: Codes) -> Sequence[Values]:
-    return [
-        {
-            "name": topic.name,
-            "results_by_partition": [
-                {"partition_index": index, "partition_error_code": codes[TopicPartition(topic.name, index)]}
-                for index in topic.partitions
-            ],
-        }
-        for topic in topics
-    ]
+async def _topics(topics: Iterable[Any], codes: Codes) -> Sequence[Values]:
+    told = await over_partitions(
+        topics,
+        lambda topic: topic.partitions,
+        lambda topic, index: {
+            "partition_index": index,
+            "partition_error_code": codes[TopicPartition(topic.name, index)],
+        },
+    )
+    return [{"name": topic.name, "results_by_partition": partitions} for topic, partitions in told]

@@ -2,20 +2,25 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from barnabas.core.errors import BarnabasError, InvalidRequest
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.configs import Decide, alter
 from barnabas.wire.responses import Values
 
+_PER_TURN: Final = 10
+
 
 async def alter_each(broker: Broker, request: Any, decider: Callable[[Any], Decide | None]) -> Values:
     """Alter all resources of a request; `decider` makes of one what decides its change, None if it is made already."""
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    counts: Counter[tuple[int, str]] = Counter()
+    async for resource in in_turns(request.resources):
+        counts[resource.resource_type, resource.resource_name] += 1
     answers = []
-    for resource in request.resources:
+    async for resource in in_turns(request.resources, per_turn=_PER_TURN):
         key = (resource.resource_type, resource.resource_name)
         try:
             if counts[key] > 1:

@@ -1,9 +1,10 @@
 """ConsumerGroupDescribe, versions 0 and 1: consumer groups (KIP-848), with what members have and are to have.
 
-As Kafka does it: what is not a consumer group is not found, and topics that were deleted are left out.
+As Kafka does it: what is not a consumer group is not found, and topics that were deleted are left out. Differs from
+Kafka: a group that is named several times is answered once.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.groups.consumer_describe import DescribedConsumerGroup, DescribedConsumerMember
@@ -11,15 +12,21 @@ from barnabas.core.groups.records import TopicPartitions
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import operations
 from barnabas.edge.kafka.handlers.outcome import refused
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
+
+_PER_TURN: Final = 50
 
 
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
     """See the module."""
     allowed = operations.OF_GROUP if request.include_authorized_operations else operations.NOT_ASKED
-    groups = [await _describe(broker, group, allowed) for group in request.group_ids]
-    return {"throttle_time": 0, "groups": groups}
+    groups: dict[str, Values] = {}
+    async for group in in_turns(request.group_ids, per_turn=_PER_TURN):
+        if group not in groups:
+            groups[group] = await _describe(broker, group, allowed)
+    return {"throttle_time": 0, "groups": list(groups.values())}
 
 
 async def _describe(broker: Broker, group: str, allowed: int) -> Values:

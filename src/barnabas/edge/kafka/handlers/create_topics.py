@@ -2,7 +2,8 @@
 
 Differs from Kafka: the topics of a request are created one after another, each whole or not at all, and are served
 when the answer comes; topics after the one that ran out of time are answered with REQUEST_TIMED_OUT, too. A timeout of
-0 or less is the broker's `request.timeout.ms`, as nothing is created in the background.
+0 or less is the broker's `request.timeout.ms`, as nothing is created in the background. As in Kafka a request for too
+many partitions is refused as a whole; here that is a setting, `max.new.partitions.per.request`.
 """
 
 from collections import Counter
@@ -12,27 +13,37 @@ from barnabas.core.errors import BarnabasError, InvalidReplicaAssignment, Invali
 from barnabas.core.metadata.topics import NewTopic
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of, refused
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.configs import describe_overrides
 from barnabas.services.settings import DescribedSetting
 from barnabas.wire.responses import Values
 
+_PER_TURN = 5  # each is described, too
 _DESCRIBED_FROM = 5  # the version from which on a created topic is described
 
 
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
     """See the module."""
-    counts = Counter(topic.name for topic in request.topics)
+    counts: Counter[str] = Counter()
+    partition_count = 0
+    async for topic in in_turns(request.topics):
+        counts[topic.name] += 1
+        partition_count += broker.topics.partition_count_of(topic.num_partitions, topic.assignments)
     deadline = deadline_of(broker, request)
     answers = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
+    async for topic in in_turns(request.topics, per_turn=_PER_TURN):
+        if counts[topic.name] == 0:
+            continue  # it was answered
         try:
+            broker.topics.check_new_partitions(partition_count)
             if counts[topic.name] > 1:
                 raise InvalidRequest("Duplicate topic name.")
             async with answered_by(deadline):
                 answers.append(await _create(broker, _new(topic), asked, validate_only=request.validate_only))
         except BarnabasError as error:
             answers.append({"name": topic.name, "configs": (), **refused(error)})
+        counts[topic.name] = 0
     return {"throttle_time": 0, "topics": answers}
 
 

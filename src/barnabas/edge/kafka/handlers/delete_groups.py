@@ -1,18 +1,23 @@
 """DeleteGroups, versions 0 to 2: remove groups without members, with their offsets. As Kafka does it."""
 
-from typing import Any
+from typing import Any, Final
 
 from barnabas.core.errors import BarnabasError
 from barnabas.edge.kafka.asked import Asked
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
+
+_PER_TURN: Final = 50
 
 
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
     """See the module."""
-    results = [
-        {"group_id": group, "error_code": await _delete(broker, group)} for group in dict.fromkeys(request.groups_names)
-    ]
+    codes: dict[str, int] = {}
+    async for group in in_turns(request.groups_names, per_turn=_PER_TURN):
+        if group not in codes:
+            codes[group] = await _delete(broker, group)
+    results = [{"group_id": group, "error_code": code} async for group, code in in_turns(codes.items())]
     return {"throttle_time": 0, "results": results}
 
 

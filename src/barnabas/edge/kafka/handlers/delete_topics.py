@@ -11,6 +11,7 @@ from barnabas.core.errors import BarnabasError, InvalidRequest, TopicDeletionDis
 from barnabas.core.metadata.image import Image
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of, refused
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
 
@@ -22,15 +23,14 @@ Key = tuple[str | None, UUID | None]
 
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
     """See the module."""
-    if asked.version >= _IDS_FROM:
-        keys: list[Key] = [(topic.name, topic.topic_id) for topic in request.topics]
-    else:
-        keys = [(name, None) for name in request.topic_names]
-    counts = Counter(keys)
-    twice = _named_and_by_id(broker.image, keys)
+    is_by_id = asked.version >= _IDS_FROM
+    counts: Counter[Key] = Counter()
+    async for topic in in_turns(request.topics if is_by_id else request.topic_names):
+        counts[(topic.name, topic.topic_id) if is_by_id else (topic, None)] += 1
+    twice = await _named_and_by_id(broker.image, counts)
     deadline = deadline_of(broker, request)
     answers = []
-    for name, topic_id in dict.fromkeys(keys):
+    async for name, topic_id in in_turns(counts):
         try:
             _check_key(name, topic_id, count=counts[name, topic_id], is_twice=(name, topic_id) in twice)
             async with answered_by(deadline):
@@ -40,12 +40,14 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
     return {"throttle_time": 0, "responses": answers}
 
 
-def _named_and_by_id(image: Image, keys: list[Key]) -> set[Key]:
+async def _named_and_by_id(image: Image, keys: Counter[Key]) -> set[Key]:
     """What is asked for by its name and by its id as well: neither counts."""
-    by_id = {topic_id for name, topic_id in keys if name is None}
-    names = {name for name, topic_id in keys if topic_id is None}
-    both = [topic for name in names if (topic := image.topics.get(name or "")) is not None and topic.topic_id in by_id]
-    return {(topic.name, None) for topic in both} | {(None, topic.topic_id) for topic in both}
+    both: set[Key] = set()
+    async for name, topic_id in in_turns(keys):
+        topic = image.topics.get(name or "") if topic_id is None else None
+        if topic is not None and (None, topic.topic_id) in keys:
+            both |= {(name, None), (None, topic.topic_id)}
+    return both
 
 
 def _check_key(name: str | None, topic_id: UUID | None, *, count: int, is_twice: bool) -> None:

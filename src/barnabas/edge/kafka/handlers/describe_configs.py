@@ -1,40 +1,57 @@
 """DescribeConfigs, versions 1 to 4: the settings of topics, of groups and of this broker, and its loggers.
 
 Differs from Kafka: client metrics are described as having no settings, as none are served, and groups as having those
-of consumer groups only; an unknown type of resource is refused alone, not with its whole request.
+of consumer groups only; an unknown type of resource is refused alone, not with its whole request; what is asked for
+several times is answered once.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from barnabas.core.errors import BarnabasError
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.configs import ConfigResource, describe
 from barnabas.services.settings import DescribedSetting
 from barnabas.wire.responses import Values
 
+_PER_TURN: Final = 2  # a resource takes a millisecond or more
+
+Outcome = Sequence[DescribedSetting] | BarnabasError
+
 
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
     """See the module."""
     with_docs = getattr(request, "include_documentation", False)
-    results = [
-        {
-            "resource_type": resource.resource_type,
-            "resource_name": resource.resource_name,
-            **_described(broker, resource, with_synonyms=request.include_synonyms, with_docs=with_docs),
+    found: dict[ConfigResource, Outcome] = {}
+    results: dict[tuple[ConfigResource, frozenset[str]], Values] = {}
+    async for resource in in_turns(request.resources, per_turn=_PER_TURN):
+        target = ConfigResource(resource.resource_type, resource.resource_name)
+        asked_for = frozenset(resource.configuration_keys or ())  # none, like null, is all
+        if (target, asked_for) in results:
+            continue
+        if target not in found:
+            found[target] = _find(broker, target)
+        results[target, asked_for] = {
+            "resource_type": target.type,
+            "resource_name": target.name,
+            **_described(found[target], asked_for, with_synonyms=request.include_synonyms, with_docs=with_docs),
         }
-        for resource in request.resources
-    ]
-    return {"throttle_time": 0, "results": results}
+    return {"throttle_time": 0, "results": list(results.values())}
 
 
-def _described(broker: Broker, resource: Any, *, with_synonyms: bool, with_docs: bool) -> Values:
+def _find(broker: Broker, target: ConfigResource) -> Outcome:
     try:
-        found = describe(broker.image, broker.config, ConfigResource(resource.resource_type, resource.resource_name))
+        return describe(broker.image, broker.config, target)
     except BarnabasError as error:
-        return {"configs": (), **refused(error)}
-    asked_for = resource.configuration_keys  # none, like null, is all
+        return error
+
+
+def _described(found: Outcome, asked_for: frozenset[str], *, with_synonyms: bool, with_docs: bool) -> Values:
+    if isinstance(found, BarnabasError):
+        return {"configs": (), **refused(found)}
     configs = [
         _config(setting, with_synonyms=with_synonyms, with_docs=with_docs)
         for setting in found

@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0 to 6: classic groups, with their members.
 
 As Kafka does it: a group that is not there, or is not a classic one, is in state Dead; from version 6 on that is an
-error as well.
+error as well. Differs from Kafka: a group that is named several times is answered once.
 """
 
 from typing import Any, Final
@@ -10,18 +10,23 @@ from barnabas.core.errors import BarnabasError, GroupIdNotFound
 from barnabas.core.groups.listing import DescribedGroup, DescribedMember
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import operations
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
 
 _NOT_FOUND_FROM: Final = 6
+_PER_TURN: Final = 50
 
 
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
     """See the module."""
     is_asked = getattr(request, "include_authorized_operations", False)
     allowed = operations.OF_GROUP if is_asked else operations.NOT_ASKED
-    groups = [await _describe(broker, group, asked.version, allowed) for group in request.groups]
-    return {"throttle_time": 0, "groups": groups}
+    groups: dict[str, Values] = {}
+    async for group in in_turns(request.groups, per_turn=_PER_TURN):
+        if group not in groups:
+            groups[group] = await _describe(broker, group, asked.version, allowed)
+    return {"throttle_time": 0, "groups": list(groups.values())}
 
 
 async def _describe(broker: Broker, group: str, version: int, allowed: int) -> Values:

@@ -7,6 +7,7 @@ that; the room of a file system that does not say is -1.
 from typing import Any
 
 from barnabas.edge.kafka.asked import Asked
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.log_dirs import LogDir, describe_log_dir
 from barnabas.wire.responses import Values
@@ -17,18 +18,18 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa:
     wanted: dict[str, list[int]] | None = None
     if request.topics is not None:
         wanted = {}
-        for topic in request.topics:
+        async for topic in in_turns(request.topics):
             wanted.setdefault(topic.topic, []).extend(topic.partitions)
     described = await describe_log_dir(broker.logs, broker.served, broker.threads.reads, wanted)
-    return {"throttle_time": 0, "error_code": 0, "results": [_result(described)]}
+    return {"throttle_time": 0, "error_code": 0, "results": [await _result(described)]}
 
 
-def _result(log_dir: LogDir) -> Values:
+async def _result(log_dir: LogDir) -> Values:
     return {
         "error_code": 0 if log_dir.error is None else log_dir.error.kafka_code,
         "log_dir": log_dir.path,
         "topics": [
-            {"name": name, "partitions": [_partition(index, size) for index, size in sizes]}
+            {"name": name, "partitions": [_partition(index, size) async for index, size in in_turns(sizes)]}
             for name, sizes in log_dir.sizes.items()
         ],
         "total_bytes": log_dir.space.total_bytes,

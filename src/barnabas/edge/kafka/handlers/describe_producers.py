@@ -11,16 +11,19 @@ from barnabas.core.model import NO_OFFSET
 from barnabas.core.replica.producers import Producer
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
+from barnabas.edge.kafka.handlers.walking import over_partitions
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
 
 
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - there is one version
     """See the module."""
-    topics = [
-        {"name": topic.name, "partitions": [_partition(broker, topic.name, each) for each in topic.partition_indexes]}
-        for topic in request.topics
-    ]
+    described = await over_partitions(
+        request.topics,
+        lambda topic: topic.partition_indexes,
+        lambda topic, index: _partition(broker, topic.name, index),
+    )
+    topics = [{"name": topic.name, "partitions": partitions} for topic, partitions in described]
     return {"throttle_time": 0, "topics": topics}
 
 

@@ -10,6 +10,7 @@ from barnabas.core.metadata.image import Image, PartitionState, Topic
 from barnabas.core.metadata.names import check_topic_name, is_internal
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import operations
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
 
@@ -27,10 +28,10 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa:
     names = broker.image.topics if is_all else {topic.name for topic in request.topics}
     if cursor is not None and (cursor.partition_index < 0 or (not is_all and first not in names)):
         code = InvalidRequest.kafka_code
-        return {"throttle_time": 0, "topics": [_refused(topic.name, code) for topic in request.topics]}
+        return {"throttle_time": 0, "topics": [_refused(topic.name, code) async for topic in in_turns(request.topics)]}
     left = max(min(MAX_PARTITIONS, request.response_partition_limit), 1)
     topics: list[Values] = []
-    for name in sorted(name for name in names if name >= first):
+    async for name in in_turns(sorted(name for name in names if name >= first)):
         if left == 0:
             return _page(topics, next_cursor={"topic_name": name, "partition_index": 0})
         topic = broker.image.topics.get(name)

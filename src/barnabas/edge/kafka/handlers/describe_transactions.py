@@ -1,19 +1,28 @@
-"""DescribeTransactions, version 0: transactions by their ids."""
+"""DescribeTransactions, version 0: transactions by their ids.
 
-from typing import Any
+Differs from Kafka: an id that is named several times is answered once.
+"""
+
+from typing import Any, Final
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from barnabas.core.transactions.records import TransactionRecord
 from barnabas.edge.kafka.asked import Asked
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
+
+_PER_TURN: Final = 50
 
 
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - there is one version
     """See the module."""
-    states = [await _describe(broker, transactional_id) for transactional_id in request.transactional_ids]
-    return {"throttle_time": 0, "transaction_states": states}
+    states: dict[str, Values] = {}
+    async for transactional_id in in_turns(request.transactional_ids, per_turn=_PER_TURN):
+        if transactional_id not in states:
+            states[transactional_id] = await _describe(broker, transactional_id)
+    return {"throttle_time": 0, "transaction_states": list(states.values())}
 
 
 async def _describe(broker: Broker, transactional_id: str) -> Values:

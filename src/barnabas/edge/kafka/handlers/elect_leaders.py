@@ -8,6 +8,7 @@ from typing import Any
 from barnabas.core.errors import BarnabasError, ElectionNotNeeded, InvalidRequest
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of, refused
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.elections import ElectionType, elect
 from barnabas.wire.responses import Values
@@ -25,12 +26,15 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa:
     except ValueError:
         return _refuse_all(InvalidRequest(f"election type {request.election_type} does not exist"), wanted)
     deadline = deadline_of(broker, request)
-    results = []
-    for topic, partitions in wanted:
-        answers = [await _elect(broker, kind, topic, partition, deadline) for partition in partitions]
-        if is_all:
-            answers = [each for each in answers if each["error_code"] != ElectionNotNeeded.kafka_code]
-        results.append({"topic": topic, "partition_result": answers})
+    results: list[Values] = []
+    places = ((topic, partition) for topic, partitions in wanted for partition in (None, *partitions))
+    async for topic, partition in in_turns(places):
+        if partition is None:
+            results.append({"topic": topic, "partition_result": []})
+            continue
+        answer = await _elect(broker, kind, topic, partition, deadline)
+        if not is_all or answer["error_code"] != ElectionNotNeeded.kafka_code:
+            results[-1]["partition_result"].append(answer)
     return {"throttle_time": 0, "error_code": 0, "replica_election_results": results}
 
 

@@ -10,12 +10,14 @@ from barnabas.core.errors import BarnabasError, CoordinatorNotAvailable, Invalid
 from barnabas.core.metadata.image import Node
 from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.edge.kafka.asked import Asked
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
 _BATCHED_FROM: Final = 4
+_PER_TURN: Final = 20  # keys may be long, and are hashed
 _NO_NODE: Final = {"node_id": -1, "host": "", "port": -1}
 
 
@@ -24,7 +26,10 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
     key_type = getattr(request, "key_type", GROUP)
     if asked.version < _BATCHED_FROM:
         return {"throttle_time": 0, **await _answer(broker, key_type, request.key)}
-    coordinators = [{"key": key, **await _answer(broker, key_type, key)} for key in request.coordinator_keys]
+    coordinators = [
+        {"key": key, **await _answer(broker, key_type, key)}
+        async for key in in_turns(request.coordinator_keys, per_turn=_PER_TURN)
+    ]
     return {"throttle_time": 0, "coordinators": coordinators}
 
 

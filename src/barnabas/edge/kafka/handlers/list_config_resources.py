@@ -11,6 +11,7 @@ from barnabas.core.metadata.records import (
     TOPIC_RESOURCE,
 )
 from barnabas.edge.kafka.asked import Asked
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.configs import BROKER_LOGGER_RESOURCE
 from barnabas.wire.errors import UnsupportedVersion
@@ -29,7 +30,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
         {"resource_name": name, "resource_type": kind}
         for kind in known
         if kind in wanted
-        for name in _names(broker.image, kind)
+        async for name in in_turns(list(_names(broker.image, kind)))
     ]
     return {"throttle_time": 0, "error_code": 0, "config_resources": resources}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from barnabas.core.errors import BarnabasError
 from barnabas.edge.kafka.asked import Asked
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
 
@@ -26,7 +27,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa:
             "group_state": group.state,
             "group_type": group.type.value,
         }
-        for group in listed
+        async for group in in_turns(listed)
         if (not states or group.state.lower() in states) and (not types or group.type.value.lower() in types)
     ]
     return {"throttle_time": 0, "error_code": 0, "groups": groups}

@@ -4,14 +4,14 @@ Differs from Kafka: whoever asks, a replica or a debugging consumer included, is
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from barnabas.core.errors import BarnabasError, InvalidRequest, UnknownTopicOrPartition
+from barnabas.core.errors import BarnabasError, InvalidRequest
 from barnabas.core.model import NO_EPOCH
 from barnabas.edge.kafka.asked import Asked
 from barnabas.runtime.partition import Partition
+from barnabas.runtime.turns import in_turns, pieces
 from barnabas.services.broker import Broker
 from barnabas.services.fetch import check_leader_epoch
 from barnabas.services.offsets import (
@@ -47,39 +47,42 @@ Outcome = TimedOffset | BarnabasError
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
     """See the module."""
     is_committed = getattr(request, "isolation_level", 0) == _READ_COMMITTED
-    counts = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
-    await wait_synced(_asked_for_ends(broker, request))
+    counts: Counter[Key] = Counter()
+    async for topic, each in in_turns(_places(request)):
+        counts[topic.name, each.partition_index] += 1
+    ends = [_asked_for_end(broker, topic.name, each) async for topic, each in in_turns(_places(request))]
+    await wait_synced(each for each in ends if each is not None)
     outcomes: dict[Key, Outcome] = {}
     lookups: dict[Key, Lookup] = {}
-    for topic in request.topics:
-        for wanted in topic.partitions:
-            key = (topic.name, wanted.partition_index)
-            try:
-                if counts[key] > 1:
-                    raise InvalidRequest(f"partition {wanted.partition_index} of '{topic.name}' is asked for twice")
-                found = _find(broker, key, wanted, version=asked.version, is_committed=is_committed)
-            except BarnabasError as error:
-                outcomes[key] = error
+    async for topic, wanted in in_turns(_places(request)):
+        key = (topic.name, wanted.partition_index)
+        try:
+            if counts[key] > 1:
+                raise InvalidRequest(f"partition {wanted.partition_index} of '{topic.name}' is asked for twice")
+            found = _find(broker, key, wanted, version=asked.version, is_committed=is_committed)
+        except BarnabasError as error:
+            outcomes[key] = error
+        else:
+            if isinstance(found, TimedOffset):
+                outcomes[key] = found
             else:
-                if isinstance(found, TimedOffset):
-                    outcomes[key] = found
-                else:
-                    lookups[key] = found
-    if lookups:
-        looked = await broker.threads.compute.run(lambda: _look_all(list(lookups.values())))
-        outcomes.update(zip(lookups, looked, strict=True))
-    return {"throttle_time": 0, "topics": _topics(counts, outcomes)}
+                lookups[key] = found
+    async for keys in pieces(list(lookups)):
+        outcomes.update(await _look_all(broker, {key: lookups[key] for key in keys}))
+    return {"throttle_time": 0, "topics": await _topics(counts, outcomes)}
 
 
-def _asked_for_ends(broker: Broker, request: Any) -> Iterator[Partition]:
-    """The partitions of which more than the beginning is asked for: what is being synced may be the answer."""
-    for topic in request.topics:
-        served = broker.served.by_name.get(topic.name)
-        if served is not None:
-            for wanted in topic.partitions:
-                if wanted.timestamp >= NEWEST_TIMESTAMP and wanted.timestamp != EARLIEST:
-                    with suppress(UnknownTopicOrPartition):
-                        yield served.get(wanted.partition_index)
+def _places(request: Any) -> Iterator[tuple[Any, Any]]:
+    return ((topic, each) for topic in request.topics for each in topic.partitions)
+
+
+def _asked_for_end(broker: Broker, topic: str, wanted: Any) -> Partition | None:
+    """A partition of which more than the beginning is asked for, if it has what is being synced: that may be it."""
+    if wanted.timestamp < NEWEST_TIMESTAMP or wanted.timestamp == EARLIEST:
+        return None
+    served = broker.served.by_name.get(topic)
+    partition = None if served is None else served.partitions.get(wanted.partition_index)
+    return partition if partition is not None and partition.is_behind else None
 
 
 def _find(broker: Broker, key: Key, wanted: Any, *, version: int, is_committed: bool) -> TimedOffset | Lookup:
@@ -90,8 +93,8 @@ def _find(broker: Broker, key: Key, wanted: Any, *, version: int, is_committed: 
     return find_offset(partition, wanted.timestamp, is_committed=is_committed)
 
 
-def _look_all(lookups: Sequence[Lookup]) -> list[Outcome]:
-    return [_look(lookup) for lookup in lookups]
+async def _look_all(broker: Broker, lookups: Mapping[Key, Lookup]) -> dict[Key, Outcome]:
+    return await broker.threads.compute.run(lambda: {key: _look(lookup) for key, lookup in lookups.items()})
 
 
 def _look(lookup: Lookup) -> Outcome:
@@ -101,10 +104,10 @@ def _look(lookup: Lookup) -> Outcome:
         return error
 
 
-def _topics(keys: Counter[Key], outcomes: dict[Key, Outcome]) -> list[Values]:
+async def _topics(keys: Counter[Key], outcomes: dict[Key, Outcome]) -> list[Values]:
     """The answers by topic, in the order of the request."""
     partitions: dict[str, list[Values]] = {}
-    for name, index in keys:
+    async for name, index in in_turns(keys):
         partitions.setdefault(name, []).append(_partition(index, outcomes[name, index]))
     return [{"name": name, "partitions": answers} for name, answers in partitions.items()]
 

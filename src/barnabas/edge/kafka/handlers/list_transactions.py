@@ -7,6 +7,7 @@ from typing import Any
 from barnabas.core.errors import BarnabasError
 from barnabas.core.transactions.listing import unknown_states
 from barnabas.edge.kafka.asked import Asked
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
 
@@ -32,6 +33,6 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa:
                 "producer_id": record.producer_id,
                 "transaction_state": record.state.label,
             }
-            for record in found
+            async for record in in_turns(found)
         ],
     }

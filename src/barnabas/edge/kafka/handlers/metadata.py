@@ -14,6 +14,7 @@ from barnabas.core.metadata.image import Image, Node, Topic
 from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, check_topic_name, is_internal
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import operations
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
 
@@ -28,7 +29,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
     may_see_operations = getattr(request, "include_topic_authorized_operations", False)
     allowed = operations.OF_TOPIC if may_see_operations else operations.NOT_ASKED
     if request.topics is None or (asked.version == 0 and not request.topics):
-        topics = _Topics(broker.image, asked.version, allowed).of(broker.image.topics.values())
+        topics = await _Topics(broker.image, asked.version, allowed).of(list(broker.image.topics.values()))
     else:
         topics = await _asked_for(broker, request, asked.version, allowed)
     sees_cluster = getattr(request, "include_cluster_authorized_operations", False)
@@ -50,55 +51,64 @@ def _broker(node: Node) -> Values:
 async def _asked_for(broker: Broker, request: Any, version: int, allowed: int) -> list[Values]:
     names: dict[str, None] = {}
     topic_ids: dict[UUID, None] = {}
-    for topic in request.topics:
+    async for topic in in_turns(request.topics):
         topic_id = getattr(topic, "topic_id", None)
         if version < _TOPIC_IDS_FROM and (topic.name is None or topic_id is not None):
-            return [_refused(each.name, InvalidRequest.kafka_code) for each in request.topics]
+            return [_refused(each.name, InvalidRequest.kafka_code) async for each in in_turns(request.topics)]
         if topic_id is not None:
             topic_ids[topic_id] = None
         elif topic.name is not None:
             names[topic.name] = None
     if topic_ids:  # then names do not count, as in Kafka
-        return _by_id(broker.image, topic_ids, version, allowed)
+        return await _by_id(broker.image, topic_ids, version, allowed)
     may_create = broker.config.auto_create_topics_enable and getattr(request, "allow_auto_topic_creation", True)
-    refused: dict[str, int] = {}
-    for name in names:
-        if name not in broker.image.topics:
-            refused[name] = await _missing(broker, name, may_create=may_create)
+    refused = await _create_missing(broker, names, may_create=may_create)
     # Only now, as what was there before a topic was created may have changed meanwhile.
     answers = _Topics(broker.image, version, allowed)
-    return [
-        _refused(name, refused.get(name) or UnknownTopicOrPartition.kafka_code, allowed=allowed)
-        if refused.get(name) or name not in broker.image.topics
-        else answers.topic(broker.image.topics[name])
-        for name in names
-    ]
-
-
-async def _missing(broker: Broker, name: str, *, may_create: bool) -> int:
-    """Create a topic if that may be; the code of what stands against it, or 0."""
-    try:
-        check_topic_name(name)
-        if not may_create:
-            return UnknownTopicOrPartition.kafka_code
-        if name == OFFSETS_TOPIC:
-            await broker.groups.create_topic()
-        elif name == TRANSACTIONS_TOPIC:
-            await broker.transactions.create_topic()
+    found: list[Values] = []
+    async for name in in_turns(names):
+        found_topic = broker.image.topics.get(name)
+        code = refused.get(name, 0)
+        if code or found_topic is None:
+            found.append(_refused(name, code or UnknownTopicOrPartition.kafka_code, allowed=allowed))
         else:
-            await broker.topics.create_automatically(name)
-    except BarnabasError as error:
-        return error.kafka_code
-    return 0
+            found.append(await answers.topic(found_topic))
+    return found
 
 
-def _by_id(image: Image, topic_ids: Iterable[UUID], version: int, allowed: int) -> list[Values]:
+async def _create_missing(broker: Broker, names: Iterable[str], *, may_create: bool) -> dict[str, int]:
+    """Create topics that are not there, if that may be; the codes of those against which something stands."""
+    codes: dict[str, int] = {}
+    wanted: list[str] = []
+    async for name in in_turns(names):
+        if name in broker.image.topics:
+            continue
+        try:
+            check_topic_name(name)
+            if not may_create:
+                raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
+            if name == OFFSETS_TOPIC:
+                await broker.groups.create_topic()
+            elif name == TRANSACTIONS_TOPIC:
+                await broker.transactions.create_topic()
+            else:
+                wanted.append(name)
+        except BarnabasError as error:
+            codes[name] = error.kafka_code
+    refused = await broker.topics.create_automatically(wanted) if wanted else {}
+    return codes | {name: error.kafka_code for name, error in refused.items()}
+
+
+async def _by_id(image: Image, topic_ids: Iterable[UUID], version: int, allowed: int) -> list[Values]:
     answers = _Topics(image, version, allowed)
-    found = [(topic_id, image.topics_by_id.get(topic_id)) for topic_id in topic_ids]
-    return [
-        _refused(None, UnknownTopicId.kafka_code, topic_id=topic_id) if topic is None else answers.topic(topic)
-        for topic_id, topic in found
-    ]
+    found: list[Values] = []
+    async for topic_id in in_turns(topic_ids):
+        topic = image.topics_by_id.get(topic_id)
+        if topic is None:
+            found.append(_refused(None, UnknownTopicId.kafka_code, topic_id=topic_id))
+        else:
+            found.append(await answers.topic(topic))
+    return found
 
 
 def _refused(
@@ -123,23 +133,23 @@ class _Topics:
         self._allowed = allowed
         self._offline: dict[Sequence[int], Sequence[int]] = {}
 
-    def of(self, topics: Iterable[Topic]) -> list[Values]:
-        return [self.topic(topic) for topic in topics]
+    async def of(self, topics: Iterable[Topic]) -> list[Values]:
+        return [await self.topic(topic) async for topic in in_turns(topics)]
 
-    def topic(self, topic: Topic) -> Values:
+    async def topic(self, topic: Topic) -> Values:
         return {
             "error_code": 0,
             "name": topic.name,
             "topic_id": topic.topic_id,
             "is_internal": is_internal(topic.name),
-            "partitions": self._partitions(topic),
+            "partitions": await self._partitions(topic),
             "topic_authorized_operations": self._allowed,
         }
 
-    def _partitions(self, topic: Topic) -> list[Values]:
+    async def _partitions(self, topic: Topic) -> list[Values]:
         nodes, offline_of = self._nodes, self._offline
         partitions: list[Values] = []
-        for state in topic.partitions.values():
+        async for state in in_turns(list(topic.partitions.values())):
             replicas = state.replicas
             offline = offline_of.get(replicas)
             if offline is None:

@@ -5,7 +5,7 @@ refuses the whole is said of each. Every answer waits until the offsets it has a
 asked for or not; with it, an offset that an open transaction may change is refused, and the client comes back.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from barnabas.core.errors import BarnabasError, UnknownTopicId
 from barnabas.core.groups.offsets import FetchedOffset, WantedOffset
 from barnabas.core.groups.records import NO_TOPIC_ID
 from barnabas.edge.kafka.asked import Asked
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
 
@@ -40,7 +41,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
                 must_be_stable=must_be_stable,
             ),
         }
-        for group in request.groups
+        async for group in in_turns(request.groups)
     ]
     return {"throttle_time": 0, "groups": groups}
 
@@ -56,8 +57,10 @@ async def _fetch(
     must_be_stable: bool,
 ) -> Values:
     # Once, for what it comes to may change while the offsets are waited for.
-    named = [_name(broker, topic, version) for topic in topics or ()]
-    wanted = None if topics is None else [want for topic in named for want in topic.wanted()]
+    named = [_name(broker, topic, version) async for topic in in_turns(topics or ())]
+    wanted = None
+    if topics is not None:
+        wanted = [want async for want in in_turns(want for topic in named for want in topic.wanted())]
     try:
         fetched = await broker.groups.fetch_offsets(
             group, wanted, member_id=member_id, epoch=epoch, must_be_stable=must_be_stable
@@ -65,11 +68,20 @@ async def _fetch(
     except BarnabasError as error:
         if version >= _GROUP_ERROR_FROM:
             return {"error_code": error.kafka_code, "topics": ()}
-        return {"topics": [topic.answer(_refused(topic, error.kafka_code)) for topic in named]}
+        refused = _refused(error.kafka_code)
+        return {"topics": [topic.answer(await topic.each(refused)) async for topic in in_turns(named)]}
     if topics is None:
-        return {"error_code": 0, "topics": _all_topics(broker, fetched, version)}
+        return {"error_code": 0, "topics": await _all_topics(broker, fetched, version)}
     rest = iter(fetched)
-    return {"error_code": 0, "topics": [topic.answer(_partitions(topic, rest)) for topic in named]}
+    unknown = _refused(UnknownTopicId.kafka_code)
+
+    def found(_: int) -> Values:
+        return _partition(next(rest))
+
+    answers = [
+        topic.answer(await topic.each(unknown if topic.name is None else found)) async for topic in in_turns(named)
+    ]
+    return {"error_code": 0, "topics": answers}
 
 
 class _Named(NamedTuple):
@@ -80,10 +92,13 @@ class _Named(NamedTuple):
     partitions: Sequence[int]
     by_id: bool
 
-    def wanted(self) -> list[WantedOffset]:
-        if self.name is None:
-            return []
-        return [WantedOffset(self.name, index, self.topic_id or NO_TOPIC_ID) for index in self.partitions]
+    def wanted(self) -> Iterator[WantedOffset]:
+        if self.name is not None:
+            for index in self.partitions:
+                yield WantedOffset(self.name, index, self.topic_id or NO_TOPIC_ID)
+
+    async def each(self, tell: Callable[[int], Values]) -> list[Values]:
+        return [tell(index) async for index in in_turns(self.partitions)]
 
     def answer(self, partitions: list[Values]) -> Values:
         named: Values = {"topic_id": self.topic_id} if self.by_id else {"name": self.name}
@@ -99,15 +114,9 @@ def _name(broker: Broker, topic: Any, version: int) -> _Named:
     return _Named(topic.name, None if served is None else served.topic_id, topic.partition_indexes, by_id=False)
 
 
-def _partitions(topic: _Named, fetched: Iterator[FetchedOffset]) -> list[Values]:
-    if topic.name is None:
-        return _refused(topic, UnknownTopicId.kafka_code)
-    return [_partition(next(fetched)) for _ in topic.partitions]
-
-
-def _all_topics(broker: Broker, fetched: Sequence[FetchedOffset], version: int) -> list[Values]:
+async def _all_topics(broker: Broker, fetched: Sequence[FetchedOffset], version: int) -> list[Values]:
     by_topic: dict[str, list[Values]] = {}
-    for offset in fetched:
+    async for offset in in_turns(fetched):
         by_topic.setdefault(offset.topic, []).append(_partition(offset))
     if version < _TOPIC_IDS_FROM:
         return [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
@@ -128,14 +137,11 @@ def _partition(offset: FetchedOffset) -> Values:
     }
 
 
-def _refused(topic: _Named, error_code: int) -> list[Values]:
-    return [
-        {
-            "partition_index": index,
-            "committed_offset": -1,
-            "committed_leader_epoch": -1,
-            "metadata": "",
-            "error_code": error_code,
-        }
-        for index in topic.partitions
-    ]
+def _refused(error_code: int) -> Callable[[int], Values]:
+    return lambda index: {
+        "partition_index": index,
+        "committed_offset": -1,
+        "committed_leader_epoch": -1,
+        "metadata": "",
+        "error_code": error_code,
+    }

@@ -8,6 +8,7 @@ from typing import Any
 from barnabas.core.errors import BarnabasError
 from barnabas.core.model import NO_EPOCH
 from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.handlers.walking import over_partitions
 from barnabas.services.broker import Broker
 from barnabas.services.fetch import check_leader_epoch
 from barnabas.wire.responses import Values
@@ -15,10 +16,12 @@ from barnabas.wire.responses import Values
 
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
     """See the module."""
-    topics = [
-        {"topic": topic.topic, "partitions": [_end(broker, topic.topic, each) for each in topic.partitions]}
-        for topic in request.topics
-    ]
+    ends = await over_partitions(
+        request.topics,
+        lambda topic: topic.partitions,
+        lambda topic, wanted: _end(broker, topic.topic, wanted),
+    )
+    topics = [{"topic": topic.topic, "partitions": partitions} for topic, partitions in ends]
     return {"throttle_time": 0, "topics": topics}
 
 

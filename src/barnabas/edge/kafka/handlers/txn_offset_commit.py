@@ -31,10 +31,10 @@ _ADDS_FROM: Final = 5
 
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
     """See the module."""
-    offsets = committing.Asked(broker, request.topics)
+    offsets = await committing.Asked.take(broker, request.topics)
     new_offsets = offsets.new_offsets
     committed = await _commit(broker, request, asked.version, new_offsets) if new_offsets else ()
-    return {"throttle_time": 0, "topics": offsets.answer(committed)}
+    return {"throttle_time": 0, "topics": await offsets.answer(committed)}
 
 
 async def _commit(broker: Broker, request: Any, version: int, new_offsets: list[NewOffset]) -> list[int]:

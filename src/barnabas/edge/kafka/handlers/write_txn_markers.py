@@ -8,6 +8,8 @@ from typing import Any
 from barnabas.core.errors import BarnabasError
 from barnabas.core.model import TopicPartition
 from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.handlers.walking import over_partitions
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.markers import TransactionEnd
 from barnabas.wire.responses import Values
@@ -15,7 +17,7 @@ from barnabas.wire.responses import Values
 
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - fields have defaults
     """See the module."""
-    return {"markers": [await _write(broker, marker) for marker in request.markers]}
+    return {"markers": [await _write(broker, marker) async for marker in in_turns(request.markers)]}
 
 
 async def _write(broker: Broker, marker: Any) -> Values:
@@ -26,21 +28,19 @@ async def _write(broker: Broker, marker: Any) -> Values:
         marker.coordinator_epoch,
         getattr(marker, "transaction_version", 0),
     )
-    names = [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+    places = (TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
+    names = [name async for name in in_turns(places)]
     results = await broker.markers.write(end, names)
-    return {
-        "producer_id": marker.producer_id,
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": index, "error_code": _code(results[TopicPartition(topic.name, index)])}
-                    for index in topic.partition_indexes
-                ],
-            }
-            for topic in marker.topics
-        ],
-    }
+    told = await over_partitions(
+        marker.topics,
+        lambda topic: topic.partition_indexes,
+        lambda topic, index: {
+            "partition_index": index,
+            "error_code": _code(results[TopicPartition(topic.name, index)]),
+        },
+    )
+    topics = [{"name": topic.name, "partitions": partitions} for topic, partitions in told]
+    return {"producer_id": marker.producer_id, "topics": topics}
 
 
 def _code(error: BarnabasError | None) -> int:

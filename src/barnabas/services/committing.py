@@ -1,0 +1,42 @@
+"""Committing very many offsets at once: in pieces, so that it neither holds the loop nor is too large to write."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from barnabas.core.errors import BarnabasError
+from barnabas.core.groups.offsets import CommitRequest, PartitionErrors
+from barnabas.runtime.turns import pieces
+
+OFFSETS_PER_TURN: Final = 250
+"""Of one decision: its batch is far below `MAX_DECISION_BYTES`, whatever metadata the offsets have."""
+
+Commit = Callable[[CommitRequest], Awaitable[PartitionErrors]]
+
+
+async def commit_in_pieces(request: CommitRequest, commit: Commit) -> PartitionErrors:
+    """Commit all offsets of a request, so many at a time. What refuses the first piece refuses the whole.
+
+    A later piece may be refused by itself, as members come and go meanwhile: its partitions have that error then.
+    """
+    first, rest = request.offsets[:OFFSETS_PER_TURN], request.offsets[OFFSETS_PER_TURN:]
+    if not rest:
+        return await commit(request)
+    errors = await commit(msgspec.structs.replace(request, offsets=first))
+    begun = []
+    async with asyncio.TaskGroup() as tasks:  # all of them wait for the same disk: not one after another
+        async for piece in pieces(rest, per_turn=OFFSETS_PER_TURN):
+            part = msgspec.structs.replace(request, offsets=piece)
+            begun.append(tasks.create_task(_commit_piece(part, commit)))
+    for task in begun:
+        errors += task.result()
+    return errors
+
+
+async def _commit_piece(request: CommitRequest, commit: Commit) -> PartitionErrors:
+    try:
+        return await commit(request)
+    except BarnabasError as refusal:
+        return (refusal,) * len(request.offsets)

@@ -1,0 +1,139 @@
+"""No request holds the loop for long, however many partitions or names a client puts into it.
+
+What is counted is the work between two turns of the loop, in calls of functions: the same on every machine.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema
+
+from barnabas.services.broker import Broker
+from barnabas.wire.apis import APIS
+from tests.unit.edge.kafka.calling import Caller, frame_of
+from tests.unit.edge.kafka.holding import held_by
+from tests.unit.edge.kafka.support import NODE_ID, build, create, run
+from tests.unit.wire.kio_values import encode
+
+MAX_CALLS = 12_000
+"""Between two turns: some milliseconds. Every request below takes several times as many in all."""
+
+MAX_CREATING_CALLS = 50_000
+"""Where a hundred topics are created in one commit, which is one step."""
+
+MANY = 6000
+TOPIC = "wide"
+NAMES = [f"name-{number}" for number in range(MANY)]
+NUMBERS = list(range(MANY))
+TIMEOUT = {"timeout": 30_000}
+
+
+def each(field: str, **others: Any) -> list[Mapping[str, Any]]:
+    return [{field: number, **others} for number in NUMBERS]
+
+
+OF_TOPIC = {"name": TOPIC, "topic": TOPIC}
+MARKER = {
+    "producer_id": 1,
+    "producer_epoch": 0,
+    "transaction_result": True,
+    "coordinator_epoch": 0,
+    "topics": [{"name": "none", "partition_indexes": NUMBERS}],
+}
+OFFSET = {"committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": "m"}
+BROKER = {"resource_type": 4, "resource_name": str(NODE_ID), "configuration_keys": None}
+
+REQUESTS: dict[str, tuple[int, int, dict[str, Any]]] = {
+    "ListOffsets": (2, 7, {"topics": [{**OF_TOPIC, "partitions": each("partition_index", timestamp=-1)}]}),
+    "Metadata": (
+        3,
+        12,
+        {"topics": [{"name": name, "topic_id": None} for name in NAMES], "allow_auto_topic_creation": False},
+    ),
+    "Metadata that creates": (
+        3,
+        12,
+        {"topics": [{"name": name, "topic_id": None} for name in NAMES], "allow_auto_topic_creation": True},
+    ),
+    "Metadata of a wide topic": (3, 12, {"topics": [{"name": TOPIC, "topic_id": None}]}),
+    "Metadata of all": (3, 12, {"topics": None}),
+    "OffsetCommit": (
+        8,
+        8,
+        {
+            "group_id": "g",
+            "generation_id_or_member_epoch": -1,
+            "topics": [{**OF_TOPIC, "partitions": each("partition_index", **OFFSET)}],
+        },
+    ),
+    "OffsetFetch": (9, 7, {"group_id": "g", "topics": [{**OF_TOPIC, "partition_indexes": NUMBERS}]}),
+    "FindCoordinator": (10, 4, {"key_type": 0, "coordinator_keys": NAMES}),
+    "DescribeGroups": (15, 5, {"groups": NAMES}),
+    "CreateTopics": (
+        19,
+        7,
+        {"topics": [{"name": "new", "num_partitions": 10_000, "replication_factor": 1}], **TIMEOUT},
+    ),
+    "DeleteTopics": (20, 5, {"topic_names": NAMES, **TIMEOUT}),
+    "DeleteRecords": (21, 2, {"topics": [{**OF_TOPIC, "partitions": each("partition_index", offset=0)}], **TIMEOUT}),
+    "OffsetForLeaderEpoch": (
+        23,
+        4,
+        {"topics": [{**OF_TOPIC, "partitions": each("partition", current_leader_epoch=-1, leader_epoch=0)}]},
+    ),
+    "AddPartitionsToTxn": (
+        24,
+        3,
+        {
+            "v3_and_below_transactional_id": "t",
+            "v3_and_below_topics": [{"name": "none", "partitions": NUMBERS}],
+        },
+    ),
+    "WriteTxnMarkers": (27, 1, {"markers": [MARKER]}),
+    "TxnOffsetCommit": (
+        28,
+        3,
+        {
+            "transactional_id": "t",
+            "group_id": "g",
+            "generation_id": -1,
+            "topics": [{"name": "none", "partitions": each("partition_index", **OFFSET)}],
+        },
+    ),
+    "DescribeConfigs": (32, 4, {"resources": [BROKER] * MANY}),
+    "DescribeLogDirs": (35, 4, {"topics": None}),
+    "DeleteGroups": (42, 2, {"groups_names": NAMES}),
+    "ElectLeaders": (43, 2, {"topic_partitions": [{**OF_TOPIC, "partitions": NUMBERS}], **TIMEOUT}),
+    "IncrementalAlterConfigs": (
+        44,
+        1,
+        {"resources": [{"resource_type": 2, "resource_name": name, "configs": []} for name in NAMES]},
+    ),
+    "OffsetDelete": (47, 0, {"group_id": "g", "topics": [{**OF_TOPIC, "partitions": each("partition_index")}]}),
+    "DescribeProducers": (61, 0, {"topics": [{**OF_TOPIC, "partition_indexes": NUMBERS}]}),
+    "DescribeTransactions": (65, 0, {"transactional_ids": NAMES}),
+    "ConsumerGroupDescribe": (69, 1, {"group_ids": NAMES}),
+    "DescribeTopicPartitions": (
+        75,
+        0,
+        {"topics": [{"name": name} for name in NAMES], "response_partition_limit": 2000},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_long_request_gives_the_loop_back_again_and_again(name: str) -> None:
+    key, version, values = REQUESTS[name]
+
+    async def scenario(broker: Broker) -> None:
+        await create(broker, TOPIC, MANY)
+        caller = Caller(broker)
+        frame = frame_of(APIS[key], version, encode(build(load_request_schema(key, version), values)))
+
+        _, held = await held_by(lambda: caller.send(frame).bytes())
+
+        assert held.longest < (MAX_CREATING_CALLS if "creates" in name else MAX_CALLS)
+        assert held.turns > 1
+
+    run(scenario)
