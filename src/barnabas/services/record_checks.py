@@ -100,10 +100,11 @@ class RecordChecks:
         if validation is RecordValidation.NONE or length + LOG_OVERHEAD != len(records) or count <= 0:
             return None  # the log says what is wrong with the latter
         section = self._unpack_now(records) if attributes & _CODEC_BITS else records[HEADER_SIZE:]
+        _check_count(records, section, count)  # before it is counted as work, which a lie is not
         native = self._native
         if native is None:
             self._spend(count, now_ms)
-        if count > self._most_now(validation) and count * MIN_RECORD_SIZE <= len(section):
+        if count > self._most_now(validation):
             raise TakesLong
         is_full = native is not None or validation is RecordValidation.FULL or (self._left > 0 and count <= PLAIN_NOW)
         newest = self._check_section(records, section, count, base_timestamp, is_full=is_full)
@@ -117,6 +118,7 @@ class RecordChecks:
         section: Buffer = memoryview(records)[HEADER_SIZE:]
         if attributes & _CODEC_BITS:
             section = _unpack(records, max_bytes=max_opened_bytes(memoryview(records)))
+        _check_count(records, section, count)
         is_full = self._native is not None or validation is RecordValidation.FULL or count <= PLAIN_NOW
         newest = self._check_section(records, section, count, base_timestamp, is_full=is_full)
         return None if newest is None or newest == max_timestamp else newest
@@ -148,9 +150,6 @@ class RecordChecks:
         self, records: Buffer, section: Buffer, count: int, base_timestamp: int, *, is_full: bool
     ) -> int | None:
         """Returns the newest timestamp, if all were looked at."""
-        if count * MIN_RECORD_SIZE > len(section):
-            _check_crc(records)
-            raise InvalidRecord(f"a batch claims {count} records in {len(section)} bytes")
         newest = None
         if self._native is not None:
             status, newest = self._native(section, count, base_timestamp)
@@ -163,6 +162,12 @@ class RecordChecks:
             problem = problem_of(status)
             raise RecordsRefused(f"the batch cannot be read: {problem}", ((status >> 8, problem),))
         return newest
+
+
+def _check_count(records: Buffer, section: Buffer, count: int) -> None:
+    if count * MIN_RECORD_SIZE > len(section):
+        _check_crc(records)
+        raise InvalidRecord(f"a batch claims {count} records in {len(section)} bytes")
 
 
 def _unpack(records: Buffer, *, max_bytes: int) -> Buffer:

@@ -290,6 +290,17 @@ def test_plain_python_looks_at_every_field_until_there_is_too_much_of_it() -> No
     asyncio.run(scenario())
 
 
+def test_a_count_that_lies_uses_up_nothing_of_what_plain_python_may_check() -> None:
+    async def scenario() -> None:
+        checks = RecordChecks(InPlace(), load=lambda: None)
+        with pytest.raises(InvalidRecord, match="claims 2147483647 records"):
+            checks.check(AUTO, absurd(), now_ms=NOW_MS)
+        with pytest.raises(InvalidRecord):
+            checks.check(AUTO, inner_poison(1000), now_ms=NOW_MS)
+
+    asyncio.run(scenario())
+
+
 def test_the_native_check_is_loaded_when_there_is_much_to_check_and_finds_all() -> None:
     async def scenario() -> None:
         checks = RecordChecks(InPlace())
