@@ -155,7 +155,11 @@ class BrokerConfig(UnusedSettings, frozen=True, kw_only=True):
     ] = 2**31 - 1
     max_connections_per_ip_overrides: Annotated[
         tuple[str, ...],
-        About(LIST, "Addresses that max.connections.per.ip is another number for, as in 10.0.0.7:200,10.0.0.8:5."),
+        About(
+            LIST,
+            "Addresses that max.connections.per.ip is another number for, as in 10.0.0.7:200,10.0.0.8:5.",
+            is_dynamic=True,
+        ),
     ] = ()
     connections_max_idle_ms: Annotated[
         int, About(LONG, "A connection that is silent this long is closed.", at_least=1)

@@ -45,6 +45,14 @@ OFFSET = {"committed_offset": 1, "committed_leader_epoch": -1, "committed_metada
 BROKER = {"resource_type": 4, "resource_name": str(NODE_ID), "configuration_keys": None}
 
 REQUESTS: dict[str, tuple[int, int, dict[str, Any]]] = {
+    "AlterPartitionReassignments": (
+        45,
+        1,
+        {"topics": [{**OF_TOPIC, "partitions": each("partition_index", replicas=(NODE_ID,))}], **TIMEOUT},
+    ),
+    "AlterReplicaLogDirs": (34, 2, {"dirs": [{"path": "/data", "topics": [{**OF_TOPIC, "partitions": NUMBERS}]}]}),
+    "CreateAcls": (30, 3, {"creations": [{"resource_name": name} for name in NAMES]}),
+    "DeleteAcls": (31, 3, {"filters": [{"resource_name_filter": name} for name in NAMES]}),
     "ListOffsets": (2, 7, {"topics": [{**OF_TOPIC, "partitions": each("partition_index", timestamp=-1)}]}),
     "Metadata": (
         3,

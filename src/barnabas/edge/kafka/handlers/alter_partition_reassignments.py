@@ -10,6 +10,7 @@ from barnabas.core.errors import BarnabasError
 from barnabas.core.metadata.reassignments import reassign
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
 
@@ -17,19 +18,14 @@ from barnabas.wire.responses import Values
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - version 0 has a default
     """See the module."""
     may_change_factor = getattr(request, "allow_replication_factor_change", True)
-    responses = [
-        {
-            "name": topic.name,
-            "partitions": [
-                _reassign(broker, topic.name, each, may_change_factor=may_change_factor) for each in topic.partitions
-            ],
-        }
-        for topic in request.topics
-    ]
+    answers: dict[str, list[Values]] = {topic.name: [] for topic in request.topics}
+    wanted = ((topic.name, each) for topic in request.topics for each in topic.partitions)
+    async for name, each in in_turns(wanted):
+        answers[name].append(_reassign(broker, name, each, may_change_factor=may_change_factor))
     return {
         "throttle_time": 0,
         "allow_replication_factor_change": may_change_factor,
-        "responses": responses,
+        "responses": [{"name": name, "partitions": partitions} for name, partitions in answers.items()],
         **DONE,
     }
 

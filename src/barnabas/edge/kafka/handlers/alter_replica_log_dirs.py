@@ -7,6 +7,7 @@ from typing import Any
 
 from barnabas.core.errors import BarnabasError, ReplicaNotAvailable, UnknownTopicOrPartition
 from barnabas.edge.kafka.asked import Asked
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.log_dirs import check_log_dir
 from barnabas.wire.responses import Values
@@ -15,11 +16,14 @@ from barnabas.wire.responses import Values
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
     """See the module."""
     codes: dict[str, dict[int, int]] = {}
-    for directory in request.dirs:
-        for topic in directory.topics:
-            of_topic = codes.setdefault(topic.name, {})
-            for partition in topic.partitions:
-                of_topic[partition] = _move(broker, directory.path, topic.name, partition)
+    wanted = (
+        (directory.path, topic.name, partition)
+        for directory in request.dirs
+        for topic in directory.topics
+        for partition in topic.partitions
+    )
+    async for path, topic, partition in in_turns(wanted):
+        codes.setdefault(topic, {})[partition] = _move(broker, path, topic, partition)
     results = [
         {
             "topic_name": name,

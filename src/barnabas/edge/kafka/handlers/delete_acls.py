@@ -8,6 +8,7 @@ from typing import Any
 from barnabas.core.errors import SecurityDisabled
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import NO_AUTHORIZER, refused
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
 
@@ -16,5 +17,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa:
     """See the module."""
     return {
         "throttle_time": 0,
-        "filter_results": [{"matching_acls": (), **refused(SecurityDisabled(NO_AUTHORIZER))} for _ in request.filters],
+        "filter_results": [
+            {"matching_acls": (), **refused(SecurityDisabled(NO_AUTHORIZER))} async for _ in in_turns(request.filters)
+        ],
     }

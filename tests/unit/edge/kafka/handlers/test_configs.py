@@ -102,7 +102,14 @@ def test_what_was_altered_for_this_broker_counts_over_what_was_for_all() -> None
 def test_only_what_can_be_altered_is_not_read_only() -> None:
     async def scenario(broker: Broker) -> None:
         found = await described(broker, BROKER, "1")
-        alterable = {"max.connections", "num.io.threads", "log.cleaner.backoff.ms", "producer.id.expiration.ms"}
+        alterable = {
+            "max.connections.per.ip",
+            "max.connections.per.ip.overrides",
+            "max.connections",
+            "num.io.threads",
+            "log.cleaner.backoff.ms",
+            "producer.id.expiration.ms",
+        }
         alterable |= {
             "leader.replication.throttled.rate",
             "message.max.bytes",
