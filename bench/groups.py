@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from barnabas.core.groups.records import OffsetRecord, encode_key, encode_value
+from barnabas.core.groups.encoding import encode_key, encode_value
+from barnabas.core.groups.records import OffsetRecord
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.runtime.disk import OsDisk

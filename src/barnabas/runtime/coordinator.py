@@ -9,7 +9,7 @@ disk, so nothing more is said.
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from barnabas.core.coordination import Reply, SetTimer, TimerChange, Token, Within
@@ -25,12 +25,13 @@ from barnabas.core.errors import (
 )
 from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from barnabas.core.records.control import MarkerType
-from barnabas.core.records.record import Record, encode_batch
+from barnabas.core.records.record import Header, Record, encode_batch
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.replay import BeyondTheEnd, Piece, reading
+from barnabas.runtime.rewriting import forget_old, rewrite_old
 from barnabas.storage.log import Log
 from barnabas.storage.segment import SegmentGone
 
@@ -86,7 +87,9 @@ class Coordinator(ABC, Generic[E]):
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._firing: Hashable | None = None  # the timer that is being seen to
         self._waiting: dict[asyncio.Future[object], None] = {}
-        self._is_loaded = False
+        self._is_replayed = self._is_loaded = False
+        self.has_old = False  # records of an earlier format; see `rewriting`
+        self.old_keys: dict[bytes, None] = {}  # those that have something under them
         self._end: BarnabasError | None = None  # why it coordinates no more
 
     # What a kind of coordinator says of its entries
@@ -100,8 +103,32 @@ class Coordinator(ABC, Generic[E]):
         """The entry that a record of the log is. Runs on a thread."""
 
     @abstractmethod
+    def is_old(self, key: bytes) -> bool:
+        """Whether a key, and what is under it, is of an earlier format. Runs on a thread."""
+
+    @abstractmethod
+    def old_key(self, entry: E) -> bytes:
+        """The key that an entry has in the earlier format."""
+
+    @abstractmethod
+    def find_under(self, old_key: bytes) -> E | None:
+        """What is known now under a key of the earlier format."""
+
+    def implied_by_old(self) -> Sequence[E]:
+        """What follows from records of the earlier format without being said in any, and would be now."""
+        return ()
+
+    def pending_under(self, old_keys: Container[bytes]) -> Sequence[tuple[int, E]]:  # noqa: ARG002
+        """What transactions are about to commit under such keys: producer ids and entries, in the order of the log."""
+        return ()
+
+    @abstractmethod
     def apply(self, entry: E) -> None:
         """Take one entry."""
+
+    def restore(self, entry: E) -> None:
+        """Take one entry again that was rewritten: what came after it in the first place stays as it is."""
+        self.apply(entry)
 
     def apply_within(self, producer_id: int, entry: E) -> None:
         """Take one entry that counts once the producer's transaction is committed."""
@@ -132,6 +159,12 @@ class Coordinator(ABC, Generic[E]):
                 await self._replay(source)
         except BarnabasError as error:
             self._give_up_loading(error)
+        self._is_replayed = self._end is None
+        try:
+            if self._is_replayed:
+                await rewrite_old(self)
+        except BarnabasError as error:
+            self._fail(error)
         if self._end is None:
             self._is_loaded = True
             self._change_timers(self.after_load())
@@ -140,10 +173,9 @@ class Coordinator(ABC, Generic[E]):
         name = self.partition.name
         log.error(
             "the %s of %s cannot be loaded, and whoever asks for them is told that their coordinator is not available: "
-            "%s. Restore the directory %s from a backup, with the node stopped. To give up all %s in it instead, stop "
-            "the node, remove that directory, and take the partition's lines out of the files *-offset-checkpoint "
-            "(their second line counts the rest)",
-            *(self.WHAT, name, error, name, self.WHAT),
+            "%s. Stop the node and restore the directory %s from a backup, or give up what cannot be read with "
+            "barnabas topic repair %s",
+            *(self.WHAT, name, error, name, name.topic),
         )
         self.close(CoordinatorNotAvailable(f"the {self.WHAT} of {name} cannot be loaded: {error}"))
 
@@ -151,7 +183,7 @@ class Coordinator(ABC, Generic[E]):
         offset = source.log_start_offset
         while self._end is None and (plan := source.begin_read(offset)) is not None:
             try:
-                pieces, next_offset = await self._offload.run(reading(plan, self.decode))
+                pieces, next_offset = await self._offload.run(reading(plan, self))
             except SegmentGone:
                 continue  # replaced meanwhile by compaction: plan anew
             except BeyondTheEnd:
@@ -165,9 +197,17 @@ class Coordinator(ABC, Generic[E]):
             offset = next_offset
 
     def _take(self, piece: Piece[E]) -> None:
+        if piece.old_keys:
+            self.has_old = True
+        for key, is_there in piece.old_keys.items():
+            if is_there:
+                self.old_keys[key] = None
+            else:
+                self.old_keys.pop(key, None)
         if piece.transaction is None:
+            take = self.restore if piece.is_rewritten else self.apply
             for entry in piece.entries:
-                self.apply(entry)
+                take(entry)
         elif piece.marker is None:
             for entry in piece.entries:
                 self.apply_within(piece.transaction, entry)
@@ -183,6 +223,15 @@ class Coordinator(ABC, Generic[E]):
             timer.cancel()
         self._timers.clear()
         _answer([Reply(future, self._end) for future in self._waiting])
+
+    @property
+    def is_ended(self) -> bool:
+        return self._end is not None
+
+    @property
+    def is_following(self) -> bool:
+        """Whether it has read its log to the end: from then on it is told what else is appended there."""
+        return self._is_replayed and self._end is None
 
     @property
     def is_available(self) -> bool:
@@ -252,11 +301,19 @@ class Coordinator(ABC, Generic[E]):
         return True
 
     def _append(self, entries: Sequence[E], within: Within | None) -> None:
+        pairs = list(map(self.encode, entries))
+        self.append_pairs(pairs, within)
+        if self.old_keys and within is None:
+            forget_old(self, entries)
+
+    def append_pairs(
+        self, pairs: Sequence[tuple[bytes, bytes | None]], within: Within | None, headers: tuple[Header, ...] = ()
+    ) -> None:
+        """Append keys and values as one batch."""
         now_ms = self._clock.now_ms()
-        pairs = map(self.encode, entries)
         batch = encode_batch(
             [
-                Record(offset=number, timestamp=now_ms, key=key, value=value)
+                Record(offset=number, timestamp=now_ms, key=key, value=value, headers=headers)
                 for number, (key, value) in enumerate(pairs)
             ],
             producer_id=NO_PRODUCER_ID if within is None else within.producer_id,

@@ -1,15 +1,16 @@
 """The groups and committed offsets of one partition of `__consumer_offsets`, led here."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from typing import ClassVar
 
 from barnabas.core.coordination import Reply, TimerChange
 from barnabas.core.errors import BarnabasError
-from barnabas.core.groups import classic
+from barnabas.core.groups import classic, old_encoding
 from barnabas.core.groups.classic_state import ClassicSoft
 from barnabas.core.groups.decision import Outcome, TimerKey
+from barnabas.core.groups.encoding import decode, encode_key, encode_value
 from barnabas.core.groups.groups import Groups
-from barnabas.core.groups.records import GroupEntry, OffsetRecord, decode, encode_key, encode_value
+from barnabas.core.groups.records import GroupEntry, GroupTombstone, OffsetRecord
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.coordinator import Coordinator
 from barnabas.runtime.offload import Offload
@@ -46,8 +47,32 @@ class GroupCoordinator(Coordinator[GroupEntry]):
     def decode(self, key: bytes, value: bytes | None) -> GroupEntry:
         return decode(key, value)
 
+    def is_old(self, key: bytes) -> bool:
+        return old_encoding.is_old(key)
+
+    def old_key(self, entry: GroupEntry) -> bytes:
+        return old_encoding.encode_key(entry)
+
+    def find_under(self, old_key: bytes) -> GroupEntry | None:
+        tombstone = old_encoding.decode(old_key, None)
+        assert isinstance(tombstone, GroupTombstone)
+        return self.groups.find(tombstone)
+
+    def implied_by_old(self) -> Sequence[GroupEntry]:
+        return self.groups.ended_in_old_log()
+
+    def pending_under(self, old_keys: Container[bytes]) -> Sequence[tuple[int, GroupEntry]]:
+        return [
+            (producer_id, pending.record)
+            for producer_id, pending in self.groups.all_pending()
+            if self.old_key(pending.record) in old_keys
+        ]
+
     def apply(self, entry: GroupEntry) -> None:
         self.groups.apply(entry)
+
+    def restore(self, entry: GroupEntry) -> None:
+        self.groups.restore(entry)
 
     def apply_within(self, producer_id: int, entry: GroupEntry) -> None:
         self.groups.apply_pending(producer_id, entry)

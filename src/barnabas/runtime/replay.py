@@ -5,21 +5,29 @@ later (compaction leaves gaps), and a piece without a whole batch in it is damag
 coordinator then has to say.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from barnabas.core.errors import CorruptLog
 from barnabas.core.records.batch import BatchHeader, check_batch, iter_whole_batches
 from barnabas.core.records.control import MarkerType, read_marker
-from barnabas.core.records.record import decode_records
+from barnabas.core.records.record import Record, decode_records
 from barnabas.storage.reading import ReadPlan
 
 E = TypeVar("E")
+E_co = TypeVar("E_co", covariant=True)
 
 # Of the log, at a time: what is read is applied on the loop, which others want too.
 READ_BYTES: Final = 512 * 1024
 
 _NO_BOUND: Final = 2**63
+
+
+# Of a record that says what an older one of another format said before; see `rewriting`.
+REWRITTEN: Final = ("rewritten", None)
+
+_NOTHING_OLD: Final[Mapping[bytes, bool]] = MappingProxyType({})
 
 
 class Piece(NamedTuple, Generic[E]):
@@ -28,11 +36,18 @@ class Piece(NamedTuple, Generic[E]):
     entries: Sequence[E]
     transaction: int | None = None  # the producer id of the transaction that it is in, or ends
     marker: MarkerType | None = None
+    is_rewritten: bool = False
+    old_keys: Mapping[bytes, bool] = _NOTHING_OLD  # of the old format, and whether the last value under each is there
 
 
-def reading(
-    plan: ReadPlan, decode: Callable[[bytes, bytes | None], E]
-) -> Callable[[], tuple[list[Piece[E]], int | None]]:
+class Format(Protocol[E_co]):
+    """How the records of a log are read. Runs on a thread."""
+
+    def decode(self, key: bytes, value: bytes | None) -> E_co: ...
+    def is_old(self, key: bytes) -> bool: ...
+
+
+def reading(plan: ReadPlan, of: Format[E]) -> Callable[[], tuple[list[Piece[E]], int | None]]:
     """Read and decode the next part of the log: its batches, and the offset after them; None when nothing is left."""
 
     def read() -> tuple[list[Piece[E]], int | None]:
@@ -55,17 +70,24 @@ def reading(
                 if marker.ends_transaction:
                     pieces.append(Piece((), header.producer_id, marker))
                 continue
-            entries = [
-                decode(record.key, record.value)
-                for record in decode_records(data, position, header)
-                if record.key is not None and record.offset >= plan.offset
-            ]
-            pieces.append(Piece(entries, header.producer_id if header.is_transactional else None))
+            records = [each for each in decode_records(data, position, header) if each.offset >= plan.offset]
+            pieces.append(_piece_of(records, header.producer_id if header.is_transactional else None, of))
         if next_offset is None:
             raise CorruptLog(f"{located.file.path} at position {located.position}: no whole batch is there")
         return pieces, next_offset
 
     return read
+
+
+def _piece_of(records: Sequence[Record], transaction: int | None, of: Format[E]) -> Piece[E]:
+    decode, is_old = of.decode, of.is_old
+    keyed = [(record.key, record.value) for record in records if record.key is not None]
+    old_keys = {key: value is not None for key, value in keyed if is_old(key)} or _NOTHING_OLD
+    is_rewritten = bool(records) and REWRITTEN in records[0].headers  # all of a batch are, or none
+    if is_rewritten:
+        # What deletes an old key says nothing of what is known under it: that is in a record of the new format.
+        keyed = [(key, value) for key, value in keyed if not is_old(key)]
+    return Piece([decode(key, value) for key, value in keyed], transaction, None, is_rewritten, old_keys)
 
 
 class BeyondTheEnd(CorruptLog):

@@ -4,9 +4,11 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar
 
 from barnabas.core.coordination import TimerChange, Within
+from barnabas.core.transactions import old_encoding
 from barnabas.core.transactions.decision import TransactionTimer
+from barnabas.core.transactions.encoding import decode, encode_key, encode_value
 from barnabas.core.transactions.expiring import timers_after_load
-from barnabas.core.transactions.records import TransactionEntry, TransactionRecord, decode, encode_key, encode_value
+from barnabas.core.transactions.records import TransactionEntry, TransactionRecord
 from barnabas.core.transactions.transactions import Transactions
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.coordinator import Coordinator, OutcomeLike
@@ -45,6 +47,15 @@ class TransactionCoordinator(Coordinator[TransactionEntry]):
 
     def decode(self, key: bytes, value: bytes | None) -> TransactionEntry:
         return decode(key, value)
+
+    def is_old(self, key: bytes) -> bool:
+        return old_encoding.is_old(key)
+
+    def old_key(self, entry: TransactionEntry) -> bytes:
+        return old_encoding.encode_key(entry)
+
+    def find_under(self, old_key: bytes) -> TransactionEntry | None:
+        return self.transactions.get(old_encoding.decode(old_key, None).transactional_id)
 
     def apply(self, entry: TransactionEntry) -> None:
         self.transactions.apply(entry)

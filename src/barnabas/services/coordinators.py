@@ -123,10 +123,10 @@ class Coordinators(Generic[C]):
         """The coordinator of a group or a transactional id, loaded, unless that takes long."""
         return await self._wait_loaded(partition_of(name, await self._ensure_topic()))
 
-    def find(self, index: int) -> C | None:
-        """The coordinator of a partition, if it is loaded now."""
+    def following(self, index: int) -> C | None:
+        """The coordinator of a partition that has read its log, and is to hear what else is appended to it."""
         coordinator = self._by_partition.get(index)
-        return coordinator if coordinator is not None and coordinator.is_available else None
+        return coordinator if coordinator is not None and coordinator.is_following else None
 
     async def all_loaded(self) -> list[C]:
         """Every coordinator of this node; none while there is no topic."""

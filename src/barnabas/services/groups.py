@@ -304,8 +304,8 @@ class GroupService:
 
     def end_transaction(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
         """The marker of a transaction was appended to a partition of the topic of groups."""
-        coordinator = self._coordinators.find(partition)
-        if coordinator is not None:  # else it is being loaded, and comes upon the marker by itself
+        coordinator = self._coordinators.following(partition)
+        if coordinator is not None:  # else its log is being read, and it comes upon the marker by itself
             coordinator.end_transaction(producer_id, is_commit=is_commit)
 
     async def fetch_offsets(

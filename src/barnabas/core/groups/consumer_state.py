@@ -156,6 +156,21 @@ class ConsumerGroup:
         for member_id in sorted(self.currents):
             yield self.currents[member_id]
 
+    def find(self, of: type[GroupRecord], name: str) -> ConsumerRecord | None:
+        """The record of a type, by the end of its key: a member, an expression, or the group."""
+        if of is ConsumerGroupRecord:
+            return ConsumerGroupRecord(self.group, self.epoch, self.metadata_hash) if self.is_recorded else None
+        if of is ConsumerTargetEpochRecord:
+            is_there = self.target_epoch > 0
+            return ConsumerTargetEpochRecord(self.group, self.target_epoch, self.target_time_ms) if is_there else None
+        held: dict[type, Mapping[str, ConsumerRecord]] = {
+            ConsumerMemberRecord: self.members,
+            ConsumerTargetMemberRecord: self.targets,
+            ConsumerCurrentMemberRecord: self.currents,
+            ConsumerRegexRecord: self.regexes,
+        }
+        return held[of].get(name)
+
     # One for each type of record, and of what removes it.
 
     def _apply_group(self, record: ConsumerGroupRecord) -> None:

@@ -82,6 +82,27 @@ class Groups:
         """The partitions, by topic and number, for which a transaction is about to commit an offset of a group."""
         return {(key[1], key[2]) for keys in self.pending.values() for key in keys if key[0] == group}
 
+    def all_pending(self) -> list[tuple[int, PendingOffset]]:
+        """What all transactions are about to commit, with their producer ids, in the order of the log."""
+        pending = [(producer_id, each) for producer_id, keys in self.pending.items() for each in keys.values()]
+        return sorted(pending, key=lambda each: each[1].number)
+
+    def ended_in_old_log(self) -> list[GroupTombstone]:
+        """The ends of groups that earlier versions did not write: a simple group was gone with its last offset."""
+        pending = {key[0] for keys in self.pending.values() for key in keys}
+        gone = sorted(self.simple - self.offsets.keys() - pending)
+        return [GroupTombstone(ClassicGroupRecord, (group,)) for group in gone]
+
+    def find(self, tombstone: GroupTombstone) -> GroupRecord | None:
+        """What a tombstone would remove."""
+        group = tombstone.group
+        if tombstone.of is OffsetRecord:
+            return self.find_offset(group, str(tombstone.key[1]), int(tombstone.key[2]))
+        if tombstone.of is ClassicGroupRecord:
+            return self.classic.get(group)
+        consumer = self.consumer.get(group)
+        return None if consumer is None else consumer.find(tombstone.of, str(tombstone.key[-1]))
+
     def names(self) -> list[str]:
         """All groups, in order."""
         return sorted({*self.classic, *self.consumer, *self.offsets, *self.simple})
@@ -116,6 +137,13 @@ class Groups:
             self.simple.discard(entry.group)
         else:
             self._apply_consumer(entry)
+
+    def restore(self, entry: GroupEntry) -> None:
+        """Take one entry again that is in the log further up: it supersedes nothing that came after it there."""
+        if isinstance(entry, OffsetRecord):
+            self._set_offset(entry)
+        else:
+            self.apply(entry)
 
     def apply_pending(self, producer_id: int, entry: GroupEntry) -> None:
         """Take one entry of a transaction. Only offsets are written in any."""

@@ -33,6 +33,7 @@ from barnabas.core.groups.records import NO_EXPIRY, NO_TOPIC_ID, GroupEntry, Gro
 from barnabas.core.groups.subscriptions import CONSUMER_PROTOCOL
 from barnabas.core.model import NO_EPOCH, NO_OFFSET
 
+LAST_MS: Final = 2**63 - 1  # no record holds a later time
 DEFAULT_RETENTION: Final = -1  # what a commit says that leaves its retention to the cluster
 
 # For each partition asked for, in that order: None when it was done.
@@ -108,7 +109,8 @@ def commit(
         partitions=((new.topic_id, new.partition) for new in request.offsets),
         is_transactional=request.is_transactional,
     )
-    expire_time_ms = NO_EXPIRY if request.retention_ms == DEFAULT_RETENTION else now_ms + request.retention_ms
+    has_expiry = request.retention_ms != DEFAULT_RETENTION
+    expire_time_ms = min(now_ms + request.retention_ms, LAST_MS) if has_expiry else NO_EXPIRY
     errors: list[BarnabasError | None] = []
     records: list[GroupEntry] = []
     for new in request.offsets:

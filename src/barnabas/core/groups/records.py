@@ -1,17 +1,14 @@
 """The records of the coordinator log: what is kept of groups and offsets when a coordinator moves.
 
-Owns their encoding. The log is compacted, so each record is a key and a value, and the last value of a key counts; no
-value is a tombstone. Key and value are msgpack arrays, the key begins with the number of the type (Kafka's), and the
-two joined are the record. A field is only ever added at the end, with a default, so that older records can be read for
-ever; the fields of a key never change. A type that is not known is refused.
+The log is compacted, so each record is a key and a value, and the last value of a key counts; no value is a tombstone.
+How they are written is in `encoding`. Their own order of fields, the key first, and their tags are those of the old
+encoding in msgpack (`old_encoding`): a field is only ever added at the end, with a default.
 """
 
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
-
-from barnabas.core.errors import InvalidGroupRecord
 
 NO_TOPIC_ID: Final = UUID(int=0)
 NO_EXPIRY: Final = -1
@@ -183,30 +180,6 @@ class GroupTombstone(NamedTuple):
 # What a decision writes and a log holds.
 GroupEntry: TypeAlias = GroupRecord | GroupTombstone
 
-_TYPES: Final[tuple[type[GroupRecord], ...]] = (
-    OffsetRecord,
-    ClassicGroupRecord,
-    ConsumerGroupRecord,
-    ConsumerMemberRecord,
-    ConsumerTargetEpochRecord,
-    ConsumerTargetMemberRecord,
-    ConsumerCurrentMemberRecord,
-    ConsumerRegexRecord,
-)
-_TAGS: Final[dict[type[GroupRecord], int]] = {of: int(str(of.__struct_config__.tag)) for of in _TYPES}
-_BY_TAG: Final = {tag: of for of, tag in _TAGS.items()}
-_KEY_TYPES: Final[dict[type[GroupRecord], tuple[type, ...]]] = {of: (str, str, int)[: of.KEY_FIELDS] for of in _TYPES}
-
-# An array of up to 15 elements has its length in the low bits of its first byte. Records stay within that, so that a
-# key and a value are joined by writing one byte, and read by one typed decoder.
-_FIXARRAY: Final = 0x90
-_MAX_FIELDS: Final = 15
-assert all(1 + len(of.__struct_fields__) <= _MAX_FIELDS for of in _TYPES)
-
-_encoder: Final = msgspec.msgpack.Encoder(uuid_format="bytes")
-_decoder: Final = msgspec.msgpack.Decoder(GroupRecord)
-_key_decoder: Final = msgspec.msgpack.Decoder(list[int | str])
-
 
 def key_of(record: GroupRecord) -> tuple[str | int, ...]:
     """What a record is kept under, beside its type."""
@@ -217,50 +190,3 @@ def key_of(record: GroupRecord) -> tuple[str | int, ...]:
 def tombstone_of(record: GroupRecord) -> GroupTombstone:
     """What removes this record from the log."""
     return GroupTombstone(type(record), key_of(record))
-
-
-def encode_key(entry: GroupEntry) -> bytes:
-    """The key of an entry as it is in the log."""
-    if isinstance(entry, GroupTombstone):
-        return _encoder.encode((_TAGS[entry.of], *entry.key))
-    return _encoder.encode((_TAGS[type(entry)], *key_of(entry)))
-
-
-def encode_value(entry: GroupEntry) -> bytes | None:
-    """The value of an entry as it is in the log; None is a tombstone."""
-    if isinstance(entry, GroupTombstone):
-        return None
-    return _encoder.encode(msgspec.structs.astuple(entry)[entry.KEY_FIELDS :])
-
-
-def decode(key: bytes, value: bytes | None) -> GroupEntry:
-    """The entry that a record of the log is; refused when it is none that this version knows."""
-    of = _type_of(key)
-    if value is None:
-        return _decode_tombstone(of, key)
-    if not value or not 0 <= value[0] - _FIXARRAY <= _MAX_FIELDS - 1 - of.KEY_FIELDS:
-        raise InvalidGroupRecord(f"{len(value)} bytes are no value of a {of.__name__}")
-    joined = bytes((key[0] + value[0] - _FIXARRAY,)) + key[1:] + value[1:]
-    try:
-        record: GroupRecord = _decoder.decode(joined)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise InvalidGroupRecord(f"{len(value)} bytes are no value of a {of.__name__}: {error}") from None
-    return record
-
-
-def _type_of(key: bytes) -> type[GroupRecord]:
-    # All numbers of types are below 128, which msgpack writes as one byte.
-    of = _BY_TAG.get(key[1]) if len(key) > 1 else None
-    if of is None or key[0] != _FIXARRAY + 1 + of.KEY_FIELDS:
-        raise InvalidGroupRecord(f"{len(key)} bytes are no key of a record of groups that this version knows")
-    return of
-
-
-def _decode_tombstone(of: type[GroupRecord], key: bytes) -> GroupTombstone:
-    try:
-        fields = _key_decoder.decode(key)[1:]
-    except (msgspec.DecodeError, ValueError) as error:
-        raise InvalidGroupRecord(f"{len(key)} bytes are no key of a {of.__name__}: {error}") from None
-    if tuple(map(type, fields)) != _KEY_TYPES[of]:
-        raise InvalidGroupRecord(f"{fields} is no key of a {of.__name__}")
-    return GroupTombstone(of, tuple(fields))

@@ -1,18 +1,16 @@
 """The records of the transaction log: what is kept of each transactional id when its coordinator moves.
 
-Owns their encoding. The log is compacted: the key is the transactional id, the last value of a key counts, and no value
-is a tombstone. Key and value are msgpack arrays, the key begins with the number of the type (Kafka's), and the two
-joined are the record. A field is only ever added at the end, with a default, so that older records can be read for
-ever; the fields of a key never change.
+The log is compacted: the key is the transactional id, the last value of a key counts, and no value is a tombstone. How
+they are written is in `encoding`. Their own order of fields is that of the old encoding in msgpack (`old_encoding`): a
+field is only ever added at the end, with a default.
 """
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from barnabas.core.errors import InvalidTransactionRecord
 from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
 
@@ -93,50 +91,3 @@ class TransactionTombstone(NamedTuple):
 
 # What a decision writes and a log holds.
 TransactionEntry: TypeAlias = TransactionRecord | TransactionTombstone
-
-# An array of up to 15 elements has its length in the low bits of its first byte. A record stays within that, so that a
-# key and a value are joined by writing one byte, and read by one typed decoder.
-_FIXARRAY: Final = 0x90
-_KEY_START: Final = bytes((_FIXARRAY + 2, 0))
-_MAX_VALUE_FIELDS: Final = 15 - 2
-assert len(TransactionRecord.__struct_fields__) - 1 <= _MAX_VALUE_FIELDS
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(TransactionRecord)
-_key_decoder: Final = msgspec.msgpack.Decoder(tuple[int, str])
-
-
-def encode_key(entry: TransactionEntry) -> bytes:
-    """The key of an entry as it is in the log."""
-    return _encoder.encode((0, entry.transactional_id))
-
-
-def encode_value(entry: TransactionEntry) -> bytes | None:
-    """The value of an entry as it is in the log; None is a tombstone."""
-    if isinstance(entry, TransactionTombstone):
-        return None
-    return _encoder.encode(msgspec.structs.astuple(entry)[1:])
-
-
-def decode(key: bytes, value: bytes | None) -> TransactionEntry:
-    """The entry that a record of the log is; refused when it is none that this version knows."""
-    if not key.startswith(_KEY_START):
-        raise InvalidTransactionRecord(f"{len(key)} bytes are no key of a record of transactions")
-    if value is None:
-        return _decode_tombstone(key)
-    if not value or not 0 <= value[0] - _FIXARRAY <= _MAX_VALUE_FIELDS:
-        raise InvalidTransactionRecord(f"{len(value)} bytes are no value of a record of transactions")
-    joined = bytes((key[0] + value[0] - _FIXARRAY,)) + key[1:] + value[1:]
-    try:
-        return _decoder.decode(joined)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise InvalidTransactionRecord(
-            f"{len(value)} bytes are no value of a record of transactions: {error}"
-        ) from None
-
-
-def _decode_tombstone(key: bytes) -> TransactionTombstone:
-    try:
-        return TransactionTombstone(_key_decoder.decode(key)[1])
-    except (msgspec.DecodeError, ValueError) as error:
-        raise InvalidTransactionRecord(f"{len(key)} bytes are no key of a record of transactions: {error}") from None

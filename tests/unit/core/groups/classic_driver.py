@@ -19,9 +19,10 @@ from barnabas.core.groups.classic_messages import (
 )
 from barnabas.core.groups.classic_state import ClassicSoft, ClassicState
 from barnabas.core.groups.decision import Decision, Outcome, SetTimer, TimerChange, TimerKey, Token
+from barnabas.core.groups.encoding import decode, encode_key, encode_value
 from barnabas.core.groups.groups import Groups
 from barnabas.core.groups.offsets import CommitRequest, NewOffset, OffsetsConfig, PartitionErrors
-from barnabas.core.groups.records import ClassicGroupRecord, GroupEntry, decode, encode_key, encode_value
+from barnabas.core.groups.records import ClassicGroupRecord, GroupEntry
 
 T = TypeVar("T")
 

@@ -9,8 +9,9 @@ from barnabas.core.groups.assignment_epochs import held_since
 from barnabas.core.groups.classic_state import ClassicSoft
 from barnabas.core.groups.consumer_messages import STATIC_LEAVE_EPOCH
 from barnabas.core.groups.consumer_state import MemberState
+from barnabas.core.groups.encoding import decode, encode_key, encode_value
 from barnabas.core.groups.offsets import CommitRequest, NewOffset, OffsetsConfig
-from barnabas.core.groups.records import ConsumerCurrentMemberRecord, decode, encode_key, encode_value
+from barnabas.core.groups.records import ConsumerCurrentMemberRecord
 from tests.unit.core.groups.consumer_world import GROUP, ClassicClient, Client, World, held, topic_id, topics
 
 

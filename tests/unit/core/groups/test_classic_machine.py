@@ -21,7 +21,8 @@ from barnabas.core.groups import classic
 from barnabas.core.groups.classic_messages import ClassicConfig, JoinReply, LeavingMember, Protocol, SyncReply
 from barnabas.core.groups.classic_state import ClassicState, LiveGroup
 from barnabas.core.groups.decision import JOIN, SESSION, SYNC, TimerKey, Token
-from barnabas.core.groups.records import ClassicGroupRecord, decode
+from barnabas.core.groups.encoding import decode
+from barnabas.core.groups.records import ClassicGroupRecord
 from tests.unit.core.groups.classic_driver import GROUP, Coordinator, replay, subscription
 
 ACTORS = 8

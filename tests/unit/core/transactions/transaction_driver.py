@@ -10,9 +10,10 @@ from barnabas.core.coordination import SetTimer
 from barnabas.core.model import TopicPartition
 from barnabas.core.transactions import ending, initialising, partitions
 from barnabas.core.transactions.decision import Decision, TransactionTimer
+from barnabas.core.transactions.encoding import decode, encode_key, encode_value
 from barnabas.core.transactions.ending import Ended, needs_producer_id
 from barnabas.core.transactions.initialising import AbortFirst, Initialised, InitRequest
-from barnabas.core.transactions.records import State, TransactionRecord, decode, encode_key, encode_value
+from barnabas.core.transactions.records import State, TransactionRecord
 from barnabas.core.transactions.transactions import Transactions
 
 T = TypeVar("T")

@@ -187,9 +187,10 @@ def test_one_error_says_what_cannot_be_read_and_what_to_do(damage: Damage, caplo
     assert f"the groups of {name} cannot be loaded" in said
     assert f"/data/{name}" in said
     assert "from a backup" in said
+    assert "barnabas topic repair __consumer_offsets" in said
 
 
-def test_groups_can_be_given_up_as_the_error_says() -> None:
+def test_groups_can_be_given_up_with_their_directory() -> None:
     async def scenario() -> None:
         disk = await damaged(OFFSETS_TOPIC, GROUP, flip)
         lose(disk, f"/data/{OFFSETS_TOPIC}-{partition_of(GROUP, 2)}")
