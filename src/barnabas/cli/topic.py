@@ -1,4 +1,4 @@
-"""`barnabas topic`: create, list, describe, alter, delete, truncate."""
+"""`barnabas topic`: create, list, describe, alter, delete, truncate, repair."""
 
 import dataclasses
 import warnings
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.cli import connection, output
+from barnabas.cli import connection, output, topic_repair
 from barnabas.cli.confirming import Yes, confirm
 from barnabas.cli.connection import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Topic, complete_topic, parse_pairs
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from barnabas.client import TopicDetails
 
 app = typer.Typer(name="topic", help="Topics: make, look at, change and remove them.", no_args_is_help=True)
+
+app.command()(topic_repair.repair)
 
 
 @app.command()

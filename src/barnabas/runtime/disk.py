@@ -245,3 +245,12 @@ def _closing(descriptor: int) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def write_private(path: str, data: bytes) -> None:
+    """Put `data` into a new file that only its owner may read, durably."""
+    with _closing(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)) as descriptor:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        _sync(descriptor)

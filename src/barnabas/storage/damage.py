@@ -65,9 +65,7 @@ def check_some(
     start, offset = position, min_offset
     try:
         for batch in scan_batches(file, position, end, min_offset=min_offset, chunk=max_bytes):
-            if batch.header.last_offset >= end_offset:
-                reason = f"offset {batch.header.last_offset} is beyond {end_offset - 1}"
-                raise BadBatch(file.path, batch.position, is_torn=False, reason=reason)
+            check_place(file, batch.position, batch.header, end, next_offset=offset, end_offset=end_offset)
             position, offset = batch.position + batch.header.size, batch.header.next_offset
             if position - start >= max_bytes:
                 break
@@ -77,6 +75,22 @@ def check_some(
         damage = Damage(bad.position, end_position, offset, bad.reason, bad.is_torn)
         return Checked(end_position, next_offset, damage)
     return Checked(position, offset)
+
+
+def check_place(file: File, position: int, header: BatchHeader, end: int, *, next_offset: int, end_offset: int) -> None:
+    """Refuse a batch whose offset cannot be right, though its checksum is: that does not vouch for the offset.
+
+    It may not reach `end_offset`. It may leave out offsets after `next_offset`, for compaction does so, but not go
+    beyond the batch that follows it.
+    """
+    if header.last_offset >= end_offset:
+        reason = f"offset {header.last_offset} is beyond {end_offset - 1}"
+        raise BadBatch(file.path, position, is_torn=False, reason=reason)
+    if header.base_offset > next_offset:
+        following = _batch_at(file, position + header.size, end, next_offset)
+        if following is not None and following.base_offset <= header.last_offset:
+            reason = f"offset {header.base_offset} comes before {following.base_offset}"
+            raise BadBatch(file.path, position, is_torn=False, reason=reason)
 
 
 def find_next(
