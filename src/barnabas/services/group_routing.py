@@ -14,7 +14,7 @@ from barnabas.core.groups.classic_messages import HeartbeatRequest, JoinRequest,
 from barnabas.core.groups.classic_state import LiveGroup
 from barnabas.core.groups.consumer_messages import ConsumerConfig, ConsumerHeartbeat
 from barnabas.core.groups.consumer_state import ConsumerGroup
-from barnabas.core.groups.decision import Decision, Outcome, Reply, TimerChange, TimerKey, Token
+from barnabas.core.groups.decision import REGEX, Decision, Outcome, Reply, TimerChange, TimerKey, Token
 from barnabas.core.groups.migration import is_downgrade
 from barnabas.core.groups.placing import TopicInfo
 from barnabas.core.metadata.image import Image, Topic
@@ -141,6 +141,8 @@ class GroupRouting:
         """A timer of a group has fired."""
         group = to.groups.consumer.get(key.group)
         now_ms = self._clock.now_ms()
+        if group is None and key.kind == REGEX:
+            return
         if group is None:
             to.carry_out(classic.on_timer(to.groups, to.soft, key, now_ms=now_ms))
             return

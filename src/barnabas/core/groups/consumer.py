@@ -6,9 +6,12 @@ speaks of one group at a time and changes nothing but its soft state: what is de
 A group is driven by its members' heartbeats. Each may change what the member asks for, which raises the epoch; brings
 the target up to the epoch; and moves that one member on towards the target. Nobody is ever waited for.
 
-Where it differs from Kafka: regular expressions are matched at once, and at every change of topics; a static member
-that joins again under its own member id is let in; small groups get their target at once, whatever the interval; a
-member that says it is in another rack gets a new target.
+A regular expression is matched after the heartbeat that brings it was decided, which raises the epoch again: the member
+has the topics that it names first, and hears of those that its expression matches in a later heartbeat.
+
+Where it differs from Kafka: regular expressions are matched at every change of topics, not at intervals; a static
+member that joins again under its own member id is let in; small groups get their target at once, whatever the interval;
+a member that says it is in another rack gets a new target.
 """
 
 from typing import Any
@@ -35,10 +38,11 @@ from barnabas.core.groups.consumer_messages import (
     check_heartbeat,
 )
 from barnabas.core.groups.consumer_reconcile import owns_only
-from barnabas.core.groups.consumer_state import ConsumerGroup, MemberState, Topics, tombstones
-from barnabas.core.groups.decision import REBALANCE, SESSION, Decision, SetTimer, TimerChange, TimerKey
+from barnabas.core.groups.consumer_state import ConsumerGroup, MemberState, Topics, tombstones, unmatched_regexes
+from barnabas.core.groups.decision import REBALANCE, REGEX, SESSION, Decision, SetTimer, TimerChange, TimerKey
 from barnabas.core.groups.migration import remove_or_downgrade, upgrade
 from barnabas.core.groups.records import ConsumerMemberRecord, ConsumerTargetMemberRecord
+from barnabas.core.groups.regexes import check_regex
 
 
 def decide_heartbeat(
@@ -207,13 +211,22 @@ def update_member(draft: Draft, member: ConsumerMemberRecord) -> bool:
     draft.write(member)
     is_new = before is None or (before.topics, before.regex) != (member.topics, member.regex)
     if is_new:
-        if member.regex is not None and member.regex not in draft.state.regexes:
-            draft.match_regex(member.regex)
+        if member.regex is not None:
+            check_regex(member.regex)
         draft.forget_regexes()
+        draft.match_soon()
     is_elsewhere = before is not None and before.rack != member.rack
-    if is_new or is_elsewhere or draft.preferred_assignor() != assignor:
+    is_first = draft.state.epoch == 0
+    if is_first or _has_other_topics(draft, before, member) or is_elsewhere or draft.preferred_assignor() != assignor:
         draft.bump_epoch()
     return is_new
+
+
+def _has_other_topics(draft: Draft, before: ConsumerMemberRecord | None, member: ConsumerMemberRecord) -> bool:
+    """Whether a member reads other topics than before, as far as that is known: not before an expression is matched."""
+    names, regex = ((), None) if before is None else (before.topics, before.regex)
+    is_known = member.regex is None or member.regex in draft.state.regexes
+    return names != member.topics or (regex != member.regex and is_known)
 
 
 # Going away.
@@ -246,8 +259,12 @@ def decide_leave(draft: Draft, request: ConsumerHeartbeat) -> Decision[ConsumerH
 def on_timer(
     group: ConsumerGroup, key: TimerKey, *, now_ms: int, topics: Topics, config: ConsumerConfig
 ) -> Decision[bool]:
-    """A member's time is up: it is fenced. The reply says whether it was."""
+    """A member's time is up, and it is fenced; or expressions are to be matched. The reply says whether it changed
+    anything for the others.
+    """
     draft = Draft(group, topics=topics, config=config, now_ms=now_ms)
+    if key.kind == REGEX:
+        return draft.decide(draft.match_regexes(unmatched_regexes(group)))
     is_due = key.member_id in group.members and (
         key.kind != REBALANCE or group.current_of(key.member_id).state == MemberState.UNREVOKED_PARTITIONS
     )
@@ -261,12 +278,7 @@ def on_metadata_change(group: ConsumerGroup, *, now_ms: int, topics: Topics, con
     draft = Draft(group, topics=topics, config=config, now_ms=now_ms)
     if not group.members:
         return draft.decide(False)
-    for regex in sorted(group.regexes):
-        draft.match_regex(regex)
-    concerns = bool(draft.records) or draft.hash_metadata() != draft.state.metadata_hash
-    if concerns:
-        draft.bump_epoch()
-    return draft.decide(concerns)
+    return draft.decide(draft.match_regexes(sorted(group.regexes)))
 
 
 def timers_on_load(group: ConsumerGroup, config: ConsumerConfig) -> list[TimerChange]:
@@ -277,4 +289,6 @@ def timers_on_load(group: ConsumerGroup, config: ConsumerConfig) -> list[TimerCh
         timers.append(SetTimer(TimerKey(SESSION, group.group, member_id), session_timeout_ms))
         if member.classic is None and group.current_of(member_id).state == MemberState.UNREVOKED_PARTITIONS:
             timers.append(SetTimer(TimerKey(REBALANCE, group.group, member_id), member.rebalance_timeout_ms))
+    if unmatched_regexes(group):
+        timers.append(SetTimer(TimerKey(REGEX, group.group), 0))
     return timers

@@ -5,7 +5,7 @@ Each is written as records and applied to a copy of the group by the very `apply
 a later step of a decision sees what an earlier one did, and the group itself is left alone.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from hashlib import blake2b
 from typing import Final, TypeVar
 from uuid import UUID
@@ -21,10 +21,12 @@ from barnabas.core.groups.consumer_state import (
     preferred_assignor,
     to_partitions,
     tombstones,
+    unmatched_regexes,
 )
 from barnabas.core.groups.decision import (
     JOIN,
     REBALANCE,
+    REGEX,
     SESSION,
     SYNC,
     CancelTimer,
@@ -111,12 +113,24 @@ class Draft:
         asked = preferred_assignor(self.state)
         return asked if asked is not None and asked in self.config.assignors else self.config.assignors[0]
 
-    def match_regex(self, regex: str) -> None:
-        """Find what an expression matches, and write that down if it is news."""
-        found = match_topics(regex, self.topics)
-        known = self.state.regexes.get(regex)
-        if known is None or known.topics != found:
-            self.write(ConsumerRegexRecord(self.state.group, regex, found, time_ms=self.now_ms))
+    def match_regexes(self, regexes: Iterable[str]) -> bool:
+        """Find what expressions match, and raise the epoch if that, or the topics, are news; tell whether."""
+        is_news = False
+        for regex in regexes:
+            found = match_topics(regex, self.topics)
+            known = self.state.regexes.get(regex)
+            if known is None or known.topics != found:
+                self.write(ConsumerRegexRecord(self.state.group, regex, found, time_ms=self.now_ms))
+                is_news |= found != (() if known is None else known.topics)
+        if not is_news and self.hash_metadata() == self.state.metadata_hash:
+            return False
+        self.bump_epoch()
+        return True
+
+    def match_soon(self) -> None:
+        """Have the expressions matched that nobody has looked at yet: not now, so that nobody waits for it."""
+        if unmatched_regexes(self.state):
+            self.set_timer(REGEX, "", 0)
 
     def forget_regexes(self) -> None:
         """Drop what no member is subscribed to any more."""

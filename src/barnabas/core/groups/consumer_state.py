@@ -251,6 +251,12 @@ def preferred_assignor(group: ConsumerGroup) -> str | None:
     return min(votes, key=lambda name: (-votes[name], name), default=None)
 
 
+def unmatched_regexes(group: ConsumerGroup) -> list[str]:
+    """The expressions of members that were not matched with the topics yet, in order."""
+    asked = {member.regex for member in group.members.values() if member.regex is not None}
+    return sorted(asked - group.regexes.keys())
+
+
 def tombstones(group: ConsumerGroup, member_ids: Iterable[str]) -> list[GroupTombstone]:
     """What removes members: what they have, what they are to have, themselves."""
     return [

@@ -15,11 +15,12 @@ __all__ = ("CancelTimer", "Decision", "Effects", "Outcome", "Reply", "SetTimer",
 
 T_co = TypeVar("T_co", covariant=True)
 
-TimerKind: TypeAlias = Literal["join", "sync", "session", "rebalance"]
+TimerKind: TypeAlias = Literal["join", "sync", "session", "rebalance", "regex"]
 JOIN: Final = "join"  # of a classic group: members have had their time to join
 SYNC: Final = "sync"  # of a classic group: members have had their time to fetch their assignment
 SESSION: Final = "session"  # of a member, classic or consumer: nothing was heard of it
 REBALANCE: Final = "rebalance"  # of a consumer group's member: it has had its time to revoke
+REGEX: Final = "regex"  # of a consumer group: there are expressions to be matched with the topics
 
 
 class TimerKey(NamedTuple):

@@ -19,7 +19,7 @@ from barnabas.core.groups.consumer import timers_on_load
 from barnabas.core.groups.consumer_describe import ConsumerGroupState, describe, state_of
 from barnabas.core.groups.consumer_messages import ConsumerConfig
 from barnabas.core.groups.consumer_state import ConsumerGroup, MemberState, group_tombstones
-from barnabas.core.groups.decision import REBALANCE, SESSION, TimerKey
+from barnabas.core.groups.decision import REBALANCE, REGEX, SESSION, SetTimer, TimerKey
 from barnabas.core.groups.records import ConsumerTargetMemberRecord
 from tests.unit.core.groups.consumer_world import GROUP, World, held, join_request, topic_id, topics
 
@@ -274,31 +274,102 @@ def test_a_member_that_moves_to_another_rack_is_a_new_epoch_and_is_assigned_what
 # Regular expressions.
 
 
+def test_an_expression_is_matched_after_the_heartbeat_that_brings_it() -> None:
+    group = World(topics(order=1, bill=1, other=1))
+    reply = group.join("a", "bill", regex="ord.*")
+    assert (reply.member_epoch, reply.assignment) == (1, held(bill=(0,)))
+    assert group.advance(0) == [TimerKey(REGEX, GROUP)]
+    assert (group.group.epoch, group.group.target_epoch) == (2, 1)
+    reply = group.beat("a", 1)
+    assert (reply.member_epoch, reply.assignment) == (2, held(order=(0,), bill=(0,)))
+    assert group.advance(0) == []
+
+
 def test_an_expression_reads_what_it_matches_and_what_comes_to_match() -> None:
     group = World(topics(order_a=1, order_b=1, bill=1))
     reply = group.join("a", regex="order_.*", topics=None)
-    assert reply.assignment == held(order_a=(0,), order_b=(0,))
+    assert (reply.member_epoch, reply.assignment) == (1, ())
+    group.advance(0)
+    assert group.beat("a", 1).assignment == held(order_a=(0,), order_b=(0,))
     group.set_topics(topics(order_a=1, order_b=1, order_c=1, bill=1))
-    assert group.beat("a", 1).assignment == held(order_a=(0,), order_b=(0,), order_c=(0,))
+    assert group.beat("a", 2).assignment == held(order_a=(0,), order_b=(0,), order_c=(0,))
 
 
-def test_names_and_an_expression_are_read_together() -> None:
-    group = World(topics(order=1, bill=1, other=1))
-    assert group.join("a", "bill", regex="ord.*").assignment == held(order=(0,), bill=(0,))
+def test_an_expression_that_matches_nothing_moves_nobody() -> None:
+    group = World(topics(order=1, bill=1))
+    group.join("a", "order", regex="none.*")
+    group.advance(0)
+    assert group.group.epoch == 1
+    assert group.group.regexes["none.*"].topics == ()
+
+
+def test_somebody_who_brings_a_new_expression_moves_nobody_before_it_is_matched() -> None:
+    group = World(topics(order=2, bill=1))
+    group.join("a", "order")
+    reply = group.join("b", regex="ord.*", topics=None)
+    assert (reply.member_epoch, reply.assignment, group.group.epoch) == (1, (), 1)
+    group.advance(0)
+    assert group.group.epoch == 2
+    group.beat("b", 1)
+    assert group.group.target_of("b") == held(order=(1,))
+
+
+def test_an_expression_that_is_known_is_read_at_once() -> None:
+    group = World(topics(order=2))
+    group.join("a", regex="ord.*", topics=None)
+    group.advance(0)
+    group.beat("a", 1)
+    group.join("b", regex="ord.*", topics=None)
+    assert group.group.epoch == 3
+    assert group.group.target_of("b") == held(order=(1,))
+    assert not group.has_timer(REGEX, "")
+
+
+def test_an_expression_that_was_not_matched_before_a_restart_is_matched_after_it() -> None:
+    group = World(topics(order=1))
+    group.join("a", regex="ord.*", topics=None)
+    again = group.replay().consumer[GROUP]
+    assert SetTimer(TimerKey(REGEX, GROUP), 0) in timers_on_load(again, group.config)
+    group.advance(0)
+    again = group.replay().consumer[GROUP]
+    assert SetTimer(TimerKey(REGEX, GROUP), 0) not in timers_on_load(again, group.config)
 
 
 def test_an_expression_is_taken_back_by_an_empty_one() -> None:
     group = World(topics(order=1, bill=1))
     group.join("a", "bill", regex="ord.*")
-    group.beat("a", 1, regex="")
+    group.advance(0)
+    group.beat("a", 1)
+    group.beat("a", 2, regex="")
     assert group.group.regexes == {}
-    assert group.beat("a", 1, owned=held(bill=(0,))).member_epoch == 2
+    assert group.beat("a", 2, owned=held(bill=(0,))).member_epoch == 3
+
+
+def test_an_expression_is_replaced_by_another() -> None:
+    group = World(topics(order=1, bill=1))
+    group.join("a", regex="ord.*", topics=None)
+    group.advance(0)
+    assert group.beat("a", 1).assignment == held(order=(0,))
+    assert group.beat("a", 2, regex="bil.*", owned=held(order=(0,))).assignment == ()
+    assert group.group.regexes == {}
+    group.advance(0)
+    reply = group.beat("a", 2, owned=())
+    assert (reply.member_epoch, reply.assignment) == (3, held(bill=(0,)))
+
+
+def test_an_expression_that_was_taken_back_meanwhile_is_not_matched() -> None:
+    group = World(topics(order=1, bill=1))
+    group.join("a", "bill", regex="ord.*")
+    group.beat("a", 1, regex="")
+    group.advance(0)
+    assert group.group.regexes == {}
 
 
 def test_an_expression_is_kept_while_somebody_has_it() -> None:
     group = World(topics(order=1))
     group.join("a", regex="ord.*", topics=None)
     group.join("b", regex="ord.*", topics=None)
+    group.advance(0)
     group.beat("a", -1)
     assert list(group.group.regexes) == ["ord.*"]
     group.beat("b", -1)
@@ -481,6 +552,7 @@ def test_records_may_come_in_any_order_that_compaction_leaves() -> None:
     group = world(orders=4, bills=1)
     group.join("a", "orders", instance_id="i")
     group.join("b", "orders", regex="b.*")
+    group.advance(0)
     group.beat("a", 1)
     group.beat("a", 1, owned=held(orders=(0, 1)))
     group.beat("b", 2)
