@@ -27,6 +27,8 @@ class Attack:
     """What must be there before; it is not measured."""
     settings: Sequence[str] = ()
     """Of the broker."""
+    value_bytes: int = 5
+    """Of the records that the healthy client writes."""
 
 
 def connect(broker: Served, *, timeout_s: float = 120) -> socket.socket:

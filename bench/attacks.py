@@ -20,9 +20,10 @@ from barnabas.testing.wire_client import WireClient, metadata_request, produce_r
 from bench.attack import Attack
 from bench.large_requests import LARGE_REQUESTS
 from bench.measure import Row
+from bench.rude_connections import RUDE_CONNECTIONS
 from bench.served import Served, served
 
-ATTACKS: Final[Sequence[Attack]] = (*LARGE_REQUESTS,)
+ATTACKS: Final[Sequence[Attack]] = (*LARGE_REQUESTS, *RUDE_CONNECTIONS)
 MAX_RATIO: Final = 3.0
 """A healthy client may wait so many times as long as alone."""
 
@@ -35,7 +36,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
     for attack in ATTACKS:
         with served("log.flush.policy=os", *attack.settings) as broker:
             attack.prepare(broker)
-            alone = asyncio.run(_healthy(broker, seconds=0.5 if quick else 2))
+            alone = asyncio.run(_healthy(broker, attack, seconds=0.5 if quick else 2))
             during = _under(attack, broker, seconds=0.5 if quick else 5)
             yield _row(attack, alone, during)
 
@@ -46,14 +47,17 @@ class _Felt:
 
     p99_s: float
     longest_s: float
+    memory: int
+    """Bytes that the broker has then."""
 
 
 def _row(attack: Attack, alone: _Felt, during: _Felt) -> Row:
     ratio = during.p99_s / alone.p99_s
     return Row(
         attack.name,
-        f"p99 {during.p99_s * 1000:.1f} ms, {ratio:.1f} times; longest {during.longest_s * 1000:,.0f} ms",
-        f"alone {alone.p99_s * 1000:.1f} ms, at most {MAX_RATIO:.0f} times",
+        f"p99 {during.p99_s * 1000:.1f} ms, {ratio:.1f} times; longest {during.longest_s * 1000:,.0f} ms; "
+        f"{during.memory / 1e6:,.0f} MB",
+        f"alone {alone.p99_s * 1000:.1f} ms, at most {MAX_RATIO:.0f} times; {alone.memory / 1e6:,.0f} MB",
         MAX_RATIO / ratio,
         1.0,
     )
@@ -66,7 +70,7 @@ def _under(attack: Attack, broker: Served, *, seconds: float) -> _Felt:
     thread.start()
     try:
         has_begun.wait()
-        return asyncio.run(_healthy(broker, seconds=seconds))
+        return asyncio.run(_healthy(broker, attack, seconds=seconds))
     finally:
         is_over.set()
         thread.join()
@@ -85,11 +89,11 @@ def _run(
         has_begun.set()
 
 
-async def _healthy(broker: Served, *, seconds: float) -> _Felt:
+async def _healthy(broker: Served, attack: Attack, *, seconds: float) -> _Felt:
     host, _, port = broker.bootstrap.rpartition(":")
     client = await WireClient.connect(host, int(port))
     topic_id = await _topic_of(client)
-    batch = bytes(encode_batch([Record(0, 0, b"key", b"value")]))
+    batch = bytes(encode_batch([Record(0, 0, b"key", bytes(attack.value_bytes))]))
     took: list[float] = []
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
@@ -103,7 +107,7 @@ async def _healthy(broker: Served, *, seconds: float) -> _Felt:
         await asyncio.sleep(PAUSE_S)
     client.close()
     took.sort()
-    return _Felt(took[len(took) * 99 // 100], took[-1])
+    return _Felt(took[len(took) * 99 // 100], took[-1], broker.memory())
 
 
 async def _topic_of(client: WireClient) -> UUID:

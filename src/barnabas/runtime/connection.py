@@ -101,6 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closed = False
         self._is_closing = False
         self._tasks: dict[asyncio.Task[None], Coroutine[Any, Any, Any]] = {}
+        self.frame_bytes = 0  # of the frame that is being received
         self.reserved = 0  # bytes of the budget for frames that `_own` has
         self.reserved_at = 0.0
         self.last_frame_at = 0.0
@@ -193,6 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         """How large the buffer for what is begun should be."""
         filled = len(begun)
         size = 0 if filled < LENGTH_SIZE else LENGTH_SIZE + int(_LENGTH.unpack_from(begun)[0])
+        self.frame_bytes = size
         growth = GROWTH_WHEN_SCARCE if self._all.receiving.is_scarce else GROWTH
         return max(SMALLEST_BUFFER, min(size, growth * filled), filled + 1)
 

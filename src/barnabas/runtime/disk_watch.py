@@ -10,16 +10,16 @@ when it goes offline.
 """
 
 import asyncio
-import logging
 from typing import Final
 
 from barnabas.core.errors import DataDirLost, StorageError, StorageExhausted
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.offload import Offload
 from barnabas.storage.disk import Disk
 from barnabas.storage.health import DirectoryHealth
 
-log = logging.getLogger("barnabas.storage")
+log = get_logger("barnabas.storage")
 
 INTERVAL_S: Final = 1.0
 CLOSE_INTERVAL_S: Final = 0.1  # when little more than the reserve is left

@@ -3,7 +3,8 @@
 A connection that wants more than there is waits its turn. Who holds room and does not get on makes way for those who
 wait: a frame that comes slower than `SLOWEST_BYTES_PER_S` is given up with its connection, after a second while others
 wait for its room, and after the time limit for frames in any case. Connections of one address share at most half of the
-room, so that one host cannot keep all others out.
+room, so that one host cannot keep all others out. The last part of either is for frames of an ordinary size, and of
+those who wait the one with the smallest frame is next: claiming a large frame gets nobody ahead.
 
 Invariant: if none of those that hold room receives, because they wait for more or for an answer, one goes on.
 """
@@ -14,6 +15,8 @@ from typing import Final, Protocol
 
 from barnabas.runtime.connection_limits import ConnectionLimits
 
+ORDINARY_FRAME: Final = 2 * 1024 * 1024
+KEPT_PART: Final = 8  # this part of the room is kept for ordinary frames
 SLOWEST_BYTES_PER_S: Final = 16 * 1024
 HURRY_S: Final = 1.0  # how long a slow frame is left alone while others wait for its room
 LOOK_S: Final = 0.25  # how often those are looked for
@@ -23,6 +26,7 @@ class Receiver(Protocol):
     """A connection, as far as it holds room or waits for it."""
 
     ip: str
+    frame_bytes: int  # of the frame that it wants room for
     reserved: int  # bytes of the room it has
     reserved_at: float  # since when
 
@@ -80,9 +84,10 @@ class ReceiveBudget:
         return True
 
     def _may_take(self, receiver: Receiver) -> bool:
-        if self.free <= 0:
+        kept = 0 if receiver.frame_bytes <= ORDINARY_FRAME else self._limits.max_queued_bytes // KEPT_PART
+        if self.free <= kept:
             return not self._gets_on(self.holders, receiver)
-        if self._by_ip.get(receiver.ip, 0) >= self._share:
+        if self._by_ip.get(receiver.ip, 0) >= self._share - kept // 2:
             return not self._gets_on((each for each in self.holders if each.ip == receiver.ip), receiver)
         return True
 
@@ -110,11 +115,11 @@ class ReceiveBudget:
         while self.waiting:
             if self.free <= 0 and self._gets_on(self.holders):
                 break
-            waiting = next(filter(self._may_take, self.waiting), None)
-            if waiting is None:
+            allowed = next(filter(self._may_take, sorted(self.waiting, key=_frame_bytes)), None)
+            if allowed is None:
                 break
-            del self.waiting[waiting]
-            waiting.go_on()
+            del self.waiting[allowed]
+            allowed.go_on()
         self._is_giving = False
 
     # Those who do not get on
@@ -137,7 +142,7 @@ class ReceiveBudget:
         slow = [each for each in self.holders if self._is_too_slow(each, now, HURRY_S)]
         slow.sort(key=lambda each: each.received / (now - each.reserved_at))
         for each in slow:
-            if self.free >= self._limits.max_queued_bytes // 4 and self._by_ip.get(each.ip, 0) < self._share:
+            if self.free >= self._limits.max_queued_bytes // 4 and self._by_ip.get(each.ip, 0) < self._share // 2:
                 break
             each.refuse("its request comes slowly, and others wait for the room that it takes", kind="slow request")
 
@@ -160,3 +165,7 @@ class ReceiveBudget:
         """Look no more."""
         if self._looking is not None:
             self._looking.cancel()
+
+
+def _frame_bytes(receiver: Receiver) -> int:
+    return receiver.frame_bytes

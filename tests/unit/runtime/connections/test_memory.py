@@ -156,7 +156,7 @@ def test_half_sent_frames_of_many_hold_up_nobody_for_long(run: Run, monkeypatch:
             crowd = [await server.connect() for _ in range(100)]
             for client in crowd:
                 client.writer.write(struct.pack(">i", 100 * MIB) + b"e" * (100 * 1024))
-            await wait_until(lambda: server.connections.receiving.free <= 0)
+            await wait_until(lambda: server.connections.receiving.waiting)
             for _ in range(5):
                 honest = await server.connect()
                 await honest.send(b"e" * 900_000)
@@ -208,5 +208,20 @@ def test_a_frame_that_waits_behind_another_is_not_called_slow(run: Run, monkeypa
             server.handler.waiting[b"w1"].answer()
             assert [len(await client.receive()) for _ in range(3)] == [2, len(large), len(large)]
             await sending
+
+    run(scenario)
+
+
+def test_an_ordinary_frame_finds_room_at_once_though_large_ones_have_taken_all_they_may(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving(max_queued_bytes=32 * MIB) as server:
+            crowd = [await server.connect() for _ in range(100)]
+            for client in crowd:
+                client.writer.write(struct.pack(">i", 100 * MIB) + b"e" * (400 * 1024))
+            await wait_until(lambda: server.connections.receiving.waiting)
+            honest = await server.connect()
+            await honest.send(b"e" * 900_000)
+            assert len(await honest.receive()) == 900_000
+            assert len(server.connections.open) == 101, "nobody had to go for it"
 
     run(scenario)
