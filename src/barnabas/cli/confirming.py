@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from barnabas.cli import output
 from barnabas.cli.output import printable
 
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Needed where there is no terminal.")]
@@ -19,6 +20,6 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     question = printable(question)
     if not sys.stdin.isatty():
-        typer.echo(f"barnabas: {question} Nothing was done: there is no terminal to ask at; add --yes", err=True)
+        output.say(f"barnabas: {question} Nothing was done: there is no terminal to ask at; add --yes", error=True)
         raise typer.Exit(2)
     typer.confirm(question, abort=True, err=True)

@@ -15,7 +15,7 @@ _COMPLETION_TIMEOUT_S = 2.0
 
 Bootstrap: TypeAlias = Annotated[
     str,
-    typer.Option("--bootstrap", "-b", envvar="BARNABAS_BOOTSTRAP", help="Addresses of brokers: host:port,..."),
+    typer.Option("--bootstrap", "-b", envvar="BARNABAS_BOOTSTRAP", help="Addresses of brokers: HOST:PORT,..."),
 ]
 
 
@@ -59,6 +59,6 @@ def parse_pairs(pairs: list[str], option: str) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not name or not equals:
-            raise typer.BadParameter(f"{pair!r} is not name=value", param_hint=option)
+            raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint=option)
         parsed[name] = value
     return parsed

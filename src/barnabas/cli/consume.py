@@ -20,34 +20,42 @@ if TYPE_CHECKING:
 def consume(  # noqa: PLR0913, PLR0917 - one for each option
     topic: Topic,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Begin with the oldest record.")] = False,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Start at the oldest record.")] = False,
     partition: Annotated[list[int] | None, typer.Option(min=0, help="Only this partition (repeatable).")] = None,
-    offset: Annotated[int | None, typer.Option(min=0, help="Begin at this offset.")] = None,
+    offset: Annotated[int | None, typer.Option(min=0, help="Start at this offset.")] = None,
     timestamp: Annotated[
-        str | None, typer.Option(help="Begin at this time: ms since 1970, or ISO 8601 (local without a zone).")
+        str | None,
+        typer.Option(help="Start at this time: milliseconds since 1970, or ISO 8601 (local time without a zone)."),
     ] = None,
     max_records: Annotated[int | None, typer.Option("--max", min=0, help="Stop after this many records.")] = None,
     format_: Annotated[str, typer.Option("--format", "-f", help=FORMAT_HELP)] = r"%v\n",
-    ordered: Annotated[bool, typer.Option("--ordered", help="All partitions as one, in order of time.")] = False,
+    ordered: Annotated[
+        bool, typer.Option("--ordered", help="Merge all partitions in the order of their timestamps.")
+    ] = False,
     until_end: Annotated[
-        bool, typer.Option("--until-end", help="Stop at what is there now, beginning with the oldest unless told.")
+        bool,
+        typer.Option("--until-end", help="Stop at the current end; starts at the oldest record unless told otherwise."),
     ] = False,
     group: Annotated[
         str | None,
-        typer.Option("--group", "-g", help="Read as a member of this group, from where it is, and commit."),
+        typer.Option("--group", "-g", help="Read as a member of this group, from its committed offsets, and commit."),
     ] = None,
     mode: Annotated[
-        Literal["at-least-once", "at-most-once"], typer.Option(help="In a group: commit after, or before, printing.")
+        Literal["at-least-once", "at-most-once"],
+        typer.Option(metavar="MODE", help="In a group: at-least-once commits after printing, at-most-once before."),
     ] = "at-least-once",
     isolation: Annotated[
         Literal["read_committed", "read_uncommitted"],
-        typer.Option(help="Without, or with, the records of aborted and open transactions."),
+        typer.Option(
+            metavar="LEVEL",
+            help="read_committed, or read_uncommitted: with the records of aborted and open transactions.",
+        ),
     ] = "read_committed",
 ) -> None:
-    """Print records: new ones as they come, unless told where to begin and to end."""
+    """Print the records of a topic: new ones as they arrive, or those that you ask for."""
     if group is not None:
         if partition or offset is not None or timestamp is not None or ordered:
-            raise typer.BadParameter("--group goes without --partition, --offset, --timestamp and --ordered")
+            raise typer.BadParameter("--group cannot be used with --partition, --offset, --timestamp or --ordered")
         _consume_group(
             topic,
             bootstrap,
@@ -63,7 +71,7 @@ def consume(  # noqa: PLR0913, PLR0917 - one for each option
     start = _start(offset, from_beginning=from_beginning or until_end)
     timestamp_ms = None if timestamp is None else parse_timestamp(timestamp)
     if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
-        raise typer.BadParameter("give one of --from-beginning, --offset and --timestamp")
+        raise typer.BadParameter("give only one of --from-beginning, --offset and --timestamp")
     render = render_option(format_)
     with output.quiet_end(), connection.open_bus(bootstrap) as bus:
         read = bus.merge if ordered else bus.consume

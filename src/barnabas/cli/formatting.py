@@ -60,13 +60,13 @@ def _parse(text: str) -> "list[bytes | Callable[[Message], bytes | str]]":
             parts += (literal.encode(), _FIELDS[name])
             literal = ""
         else:
-            raise ValueError(f"%{name} means nothing in a format; it may be %{', %'.join(_FIELDS)} or %%")
+            raise ValueError(f"%{name} is unknown in a format; possible are %{', %'.join(_FIELDS)} or %%")
     return [*parts, literal.encode()]
 
 
 def _escaped(letter: str) -> str:
     if letter not in _ESCAPES:
-        raise ValueError(f"\\{letter} means nothing in a format; it may be \\n, \\t, \\r or \\\\")
+        raise ValueError(f"\\{letter} is unknown in a format; possible are \\n, \\t, \\r or \\\\")
     return _ESCAPES[letter]
 
 

@@ -13,7 +13,7 @@ from barnabas.cli.timestamps import parse_timestamp
 if TYPE_CHECKING:
     from barnabas.client import GroupDetails
 
-app = typer.Typer(name="group", help="Groups: who reads what, how far, and from where on.", no_args_is_help=True)
+app = typer.Typer(name="group", help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -27,7 +27,7 @@ def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> 
 
 @app.command()
 def describe(name: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Show a group's members, and how far it is behind: in records and in seconds."""
+    """Show a group's members and its lag, in records and in seconds."""
     with connection.open_bus(bootstrap) as bus:
         details = bus.describe_group(name)
     if as_json:
@@ -45,7 +45,7 @@ def _as_json(details: "GroupDetails") -> dict[str, Any]:
 
 def _print_details(details: "GroupDetails") -> None:
     assignor = f", assignor {details.assignor}" if details.assignor else ""
-    typer.echo(f"group {output.printable(details.name)}: {details.state}, {details.type}{assignor}")
+    output.say(f"group {output.printable(details.name)}: {details.state}, {details.type}{assignor}")
     rows = [
         (
             each.topic,
@@ -72,25 +72,29 @@ def _print_details(details: "GroupDetails") -> None:
 def reset(  # noqa: PLR0913, PLR0917 - one for each option
     name: Group,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the oldest records.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the oldest record.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end: only new records.")] = False,
     to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
     to_timestamp: Annotated[
-        str | None, typer.Option(help="To this time: ms since 1970, or ISO 8601 (local without a zone).")
+        str | None, typer.Option(help="To this time: milliseconds since 1970, or ISO 8601 (local time without a zone).")
     ] = None,
-    shift_by: Annotated[int | None, typer.Option(help="By so many records, back if negative.")] = None,
+    shift_by: Annotated[int | None, typer.Option(help="By this many records; a negative number goes back.")] = None,
     topic: Annotated[
         list[str] | None,
-        typer.Option(help="Only this topic (repeatable); default: all it has read.", autocompletion=complete_topic),
+        typer.Option(
+            help="Only this topic (repeatable); default: all topics it has offsets for.", autocompletion=complete_topic
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Have a group without members go on from elsewhere, within what the partitions have."""
+    """Move the committed offsets of a group that has no members."""
     given = (to_earliest, to_latest, to_offset is not None, to_timestamp is not None, shift_by is not None)
     if sum(given) != 1:
-        raise typer.BadParameter("give one of --to-earliest, --to-latest, --to-offset, --to-timestamp and --shift-by")
+        raise typer.BadParameter(
+            "give exactly one of --to-earliest, --to-latest, --to-offset, --to-timestamp and --shift-by"
+        )
     if not dry_run:
         confirm(f"Overwrite the committed offsets of group {name}?", yes=yes)
     with connection.open_bus(bootstrap) as bus:
@@ -109,13 +113,13 @@ def reset(  # noqa: PLR0913, PLR0917 - one for each option
 
 @app.command()
 def delete(
-    names: Annotated[list[str], typer.Argument(help="The groups to remove.", autocompletion=complete_group)],
+    names: Annotated[list[str], typer.Argument(help="The groups to delete.", autocompletion=complete_group)],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     yes: Yes = False,
 ) -> None:
-    """Remove groups without members, and their offsets."""
+    """Delete groups that have no members, and their committed offsets."""
     confirm(f"Delete the groups {', '.join(names)} and their committed offsets?", yes=yes)
     with connection.open_bus(bootstrap) as bus:
         for name in names:
             bus.delete_group(name)
-            typer.echo(f"group {name}: deleted")
+            output.say(f"group {name}: deleted")

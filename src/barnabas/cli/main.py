@@ -15,7 +15,7 @@ from typing import Annotated, Final
 
 import typer
 
-from barnabas.cli import consume, get, group, output, pipeline, produce, signals, topic, txn
+from barnabas.cli import consume, get, group, layout, output, pipeline, produce, signals, topic, txn
 from barnabas.core.errors import BarnabasError, DataDirLost
 
 EX_IOERR: Final = 74  # of sysexits.h: a supervisor that starts it again will not help before somebody looks at the disk
@@ -25,6 +25,8 @@ app = typer.Typer(
     help="A distributed commit log and message bus that speaks the Kafka protocol.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    # Panels break words where there is no room for them.
+    rich_markup_mode="rich" if layout.terminal_width() >= layout.WIDE else None,
 )
 app.add_typer(topic.app)
 app.add_typer(group.app)
@@ -56,14 +58,14 @@ def _options(
 
 @app.command()
 def demo(
-    orders: Annotated[int, typer.Option(min=1000, help="Orders of the first act, one broker.")] = 100_000,
+    orders: Annotated[int, typer.Option(min=1000, help="Orders in the first part, one broker.")] = 100_000,
     seconds: Annotated[float, typer.Option(min=1, help="How long orders stream into the pipeline.")] = 20,
-    rate: Annotated[int, typer.Option(min=1, help="Orders a second into the pipeline.")] = 2_000,
-    pipeline: Annotated[bool, typer.Option(help="The second act: a pipeline on Spark.")] = True,
-    seed: Annotated[int, typer.Option(help="Decides what happens by chance.")] = 0,
-    keep: Annotated[Path | None, typer.Option(help="Leave the data in this directory.")] = None,
+    rate: Annotated[int, typer.Option(min=1, help="Orders per second into the pipeline.")] = 2_000,
+    pipeline: Annotated[bool, typer.Option(help="Run the second part, a pipeline on Spark.")] = True,
+    seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
+    keep: Annotated[Path | None, typer.Option(help="Keep the data in this directory.")] = None,
 ) -> None:
-    """See it at work: a broker that is killed and loses nothing, then a pipeline on Spark whose sums add up."""
+    """See it work: a broker is killed and loses nothing, then a pipeline on Spark counts every order once."""
     from barnabas.cli.demo import run as run_demo
 
     run_demo(orders=orders, seed=seed, seconds=seconds, rate=rate, keep=keep, with_pipeline=pipeline)
@@ -72,18 +74,20 @@ def demo(
 @app.command()
 def serve(
     config: Annotated[
-        Path | None, typer.Option(help="A configuration file, TOML or Java properties, with Kafka's names.")
+        Path | None, typer.Option(help="A configuration file with Kafka's names, TOML or Java properties.")
     ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where the data is.")] = None,
-    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where to listen.")] = None,
-    advertise: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="What clients connect to.")] = None,
-    node_id: Annotated[int | None, typer.Option(help="The number of this node.")] = None,
-    rack: Annotated[str | None, typer.Option(help="Where this node stands.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="The data directory.")] = None,
+    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The address to listen on.")] = None,
+    advertise: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="The address that clients are told to connect to.")
+    ] = None,
+    node_id: Annotated[int | None, typer.Option(help="The id of this node.")] = None,
+    rack: Annotated[str | None, typer.Option(help="The rack of this node.")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting; may be given many times.")
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting (repeatable).")
     ] = None,
 ) -> None:
-    """Run a broker that Kafka clients can use, until it is told to stop."""
+    """Run a broker that Kafka clients can use, until Ctrl-C or SIGTERM."""
     from barnabas.cli import serve as serving
 
     overrides = {
@@ -114,7 +118,7 @@ def _run(commands: typer.Typer, arguments: Sequence[str] | None) -> None:
     try:
         commands(arguments, prog_name="barnabas")
     except BarnabasError as refusal:
-        print(f"barnabas: {_one_line(refusal)}", file=sys.stderr)
+        output.say(f"barnabas: {_one_line(refusal)}", error=True)
         sys.exit(EX_IOERR if isinstance(refusal, DataDirLost) else 1)
 
 
@@ -123,6 +127,10 @@ def _one_line(refusal: BarnabasError) -> str:
 
 
 def main() -> None:
+    if layout.terminal_width() < layout.WIDE:
+        from barnabas.cli.help_text import use_narrow_help
+
+        use_narrow_help()
     # kio teaches hypothesis its types wherever that is installed: time that no command has to spare.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     signals.hear_sigterm()

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from barnabas.cli import layout
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -40,27 +42,32 @@ def print_found(
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table on a terminal, tab-separated lines elsewhere."""
+    """A table on a terminal, or a list if it is narrow; tab-separated lines elsewhere."""
     if not sys.stdout.isatty():
         for row in (columns, *rows):
             print(*row, sep="\t")
         return
-    from rich import box
+    width = layout.terminal_width()
+    is_number = [bool(rows) and all(isinstance(row[index], int) for row in rows) for index in range(len(columns))]
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
+    if layout.fit_columns(columns, cells, width) is None:
+        print(*layout.as_list(columns, cells, width), sep="\n")
+        return
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD)
-    for index, column in enumerate(columns):
-        is_number = bool(rows) and all(isinstance(row[index], int) for row in rows)
-        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(printable(str(cell))) for cell in row))
-    Console().print(table)
+    Console(width=width).print(layout.render(columns, cells, is_number, width))
+
+
+def say(message: str, *, error: bool = False) -> None:
+    """One message: as it is into a pipe, wrapped between words on a terminal, where it cannot do harm either."""
+    stream = sys.stderr if error else sys.stdout
+    if stream.isatty():
+        message = "\n".join(layout.wrap(printable(message), layout.terminal_width()))
+    print(message, file=stream)
 
 
 def warn(message: str) -> None:
-    print(f"barnabas: warning: {printable(message)}", file=sys.stderr)
+    say(f"barnabas: warning: {message}", error=True)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from barnabas.cli import connection, signals
+from barnabas.cli import connection, output, signals
 from barnabas.cli.connection import DEFAULT_BOOTSTRAP, Bootstrap, Topic, parse_pairs
 from barnabas.core.errors import InvalidRecord, RecordTooLarge
 
@@ -39,23 +39,25 @@ class Line:
 
 def produce(
     topic: Topic,
-    files: Annotated[list[Path] | None, typer.Argument(help="Files to read; stdin if none is given.")] = None,
+    files: Annotated[list[Path] | None, typer.Argument(help="Files to read; default: stdin.")] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     key_separator: Annotated[
-        str | None, typer.Option(help="What comes between key and value; a line without it has no key.")
+        str | None, typer.Option(help="What separates the key from the value; a line without it has no key.")
     ] = None,
-    partition: Annotated[int | None, typer.Option(min=0, help="Send all to this partition.")] = None,
-    header: Annotated[list[str] | None, typer.Option(help="A header for every record, name=value.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Send every record to this partition.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="A header for every record, NAME=VALUE (repeatable).")
+    ] = None,
     rate: Annotated[float | None, typer.Option(min=0.001, help="At most this many records per second.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Lines are JSON, as `consume --format json` prints them.")
     ] = False,
 ) -> None:
-    """Send each line as a record."""
+    """Send each line of stdin, or of files, as a record."""
     if as_json and key_separator is not None:
-        raise typer.BadParameter("--json lines bring their keys: leave out --key-separator")
+        raise typer.BadParameter("--json lines have their own keys: leave out --key-separator")
     if key_separator == "":
-        raise typer.BadParameter("a separator has at least one character", param_hint="--key-separator")
+        raise typer.BadParameter("must not be empty", param_hint="--key-separator")
     headers = tuple((name, value.encode()) for name, value in parse_pairs(header or [], "--header").items())
     parse = parse_json if as_json else _text_parser(key_separator)
     _refuse_missing(files or [])
@@ -69,7 +71,7 @@ def produce(
                 bus.flush()
         except KeyboardInterrupt:
             _end_early(bus, topic, is_typed=not files and sys.stdin.isatty())
-    typer.echo(f"{_records(sender.count)} sent to {topic}")
+    output.say(f"{_records(sender.count)} sent to {topic}")
 
 
 def _end_early(bus: "Bus", topic: str, *, is_typed: bool) -> None:
@@ -79,8 +81,8 @@ def _end_early(bus: "Bus", topic: str, *, is_typed: bool) -> None:
         return
     message = f"interrupted: {_records(bus.acknowledged_count)} sent to {topic}"
     if lost:
-        message += f", {_records(lost)} not acknowledged (written or not, nobody knows)"
-    print(f"barnabas: {message}", file=sys.stderr)
+        message += f", {_records(lost)} not acknowledged (it is unknown whether they were written)"
+    output.say(f"barnabas: {message}", error=True)
     raise typer.Exit(signals.exit_code())
 
 

@@ -13,21 +13,23 @@ from barnabas.cli.connection import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Topic,
 if TYPE_CHECKING:
     from barnabas.client import TopicDetails
 
-app = typer.Typer(name="topic", help="Topics: make, look at, change and remove them.", no_args_is_help=True)
+app = typer.Typer(name="topic", help="Create, list, describe, change and delete topics.", no_args_is_help=True)
 
 app.command()(topic_repair.repair)
 
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="The topic to make.")],
+    name: Annotated[str, typer.Argument(help="The topic to create.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    partitions: Annotated[int | None, typer.Option(min=1, help="Default: as the broker says.")] = None,
-    replication_factor: Annotated[int | None, typer.Option(min=1, help="Default: as the broker says.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="A setting, name=value.")] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Be content if it is there.")] = False,
+    partitions: Annotated[int | None, typer.Option(min=1, help="Default: the broker's.")] = None,
+    replication_factor: Annotated[int | None, typer.Option(min=1, help="Default: the broker's.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the topic, NAME=VALUE (repeatable).")
+    ] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")] = False,
 ) -> None:
-    """Make a topic."""
+    """Create a topic."""
     config = parse_pairs(settings or [], "--set")
     with connection.open_bus(bootstrap) as bus:
         info = bus.create_topic(
@@ -38,13 +40,13 @@ def create(
             exist_ok=if_not_exists,
         )
     noun = "partition" if info.partition_count == 1 else "partitions"
-    typer.echo(f"topic {info.name}: {info.partition_count} {noun}, replication factor {info.replication_factor}")
+    output.say(f"topic {info.name}: {info.partition_count} {noun}, replication factor {info.replication_factor}")
 
 
 @app.command("list")
 def list_(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    internal: Annotated[bool, typer.Option("--internal", help="With internal topics (__...).")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics (__...).")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the topics."""
@@ -83,11 +85,15 @@ def _ids(nodes: tuple[int, ...]) -> str:
 def alter(
     name: Topic,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="A setting, name=value.")] = None,
-    unset: Annotated[list[str] | None, typer.Option(help="A setting to give back to the broker's default.")] = None,
-    partitions: Annotated[int | None, typer.Option(min=1, help="More partitions, this many in all.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the topic, NAME=VALUE (repeatable).")
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option(help="A setting to reset to the broker's default (repeatable).")
+    ] = None,
+    partitions: Annotated[int | None, typer.Option(min=1, help="Grow to this many partitions.")] = None,
 ) -> None:
-    """Change a topic's settings, or give it more partitions (then keys move)."""
+    """Change a topic's settings, or add partitions (which moves keys to other partitions)."""
     config = parse_pairs(settings or [], "--set")
     if not config and not unset and partitions is None:
         raise typer.BadParameter("nothing to change: give --set, --unset or --partitions")
@@ -100,21 +106,21 @@ def alter(
                 bus.add_partitions(name, partitions)
             for warning in caught:
                 output.warn(str(warning.message))
-    typer.echo(f"topic {name}: altered")
+    output.say(f"topic {name}: altered")
 
 
 @app.command()
 def delete(
-    names: Annotated[list[str], typer.Argument(help="The topics to remove.", autocompletion=complete_topic)],
+    names: Annotated[list[str], typer.Argument(help="The topics to delete.", autocompletion=complete_topic)],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     yes: Yes = False,
 ) -> None:
-    """Remove topics and their records."""
+    """Delete topics and their records."""
     confirm(f"Delete the topics {', '.join(names)} and all their records?", yes=yes)
     with connection.open_bus(bootstrap) as bus:
         for name in names:
             bus.delete_topic(name)
-            typer.echo(f"topic {name}: deleted")
+            output.say(f"topic {name}: deleted")
 
 
 @app.command()
@@ -122,10 +128,12 @@ def truncate(
     name: Topic,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     partition: Annotated[int | None, typer.Option(min=0, help="Only this partition.")] = None,
-    before: Annotated[int | None, typer.Option(min=0, help="Remove what is before this offset; default: all.")] = None,
+    before: Annotated[
+        int | None, typer.Option(min=0, help="Delete the records before this offset; default: all.")
+    ] = None,
     yes: Yes = False,
 ) -> None:
-    """Remove a topic's records up to an offset."""
+    """Delete the records of a topic, all or up to an offset."""
     what = "all records" if before is None else f"the records before offset {before}"
     confirm(f"Delete {what} of topic {name}?", yes=yes)
     with connection.open_bus(bootstrap) as bus:

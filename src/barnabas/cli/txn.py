@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from barnabas.client import TransactionDetails
 
 app = typer.Typer(
-    name="txn", help="Transactions: who has one open, since when, and ending those that hang.", no_args_is_help=True
+    name="txn", help="List, describe and abort transactions, and find those that hang.", no_args_is_help=True
 )
 
 _HANGING_S = 900.0  # as in the SDK, which is not loaded for --help
@@ -41,7 +41,7 @@ def list_(
     pattern: Annotated[str | None, typer.Option(help="Only ids that match this regular expression.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the transactional ids, with the state of the transaction of each."""
+    """List the transactional ids and the states of their transactions."""
     with connection.open_bus(bootstrap) as bus:
         found = bus.transactions(states=state or (), longer_than=longer_than, pattern=pattern)
     rows = [(each.transactional_id, each.state, each.producer_id, each.coordinator) for each in found]
@@ -56,7 +56,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Show a transactional id: its producer, since when its transaction is open, and where."""
+    """Show a transactional id: its producer, and since when and where a transaction is open."""
     with connection.open_bus(bootstrap) as bus:
         details = bus.describe_transaction(transactional_id)
     if as_json:
@@ -72,7 +72,7 @@ def _as_json(details: "TransactionDetails") -> dict[str, Any]:
 
 def _print_details(details: "TransactionDetails") -> None:
     age = "" if details.age_seconds is None else f", open for {details.age_seconds:.1f} s"
-    typer.echo(f"transactional id {output.printable(details.transactional_id)}: {details.state}{age}")
+    output.say(f"transactional id {output.printable(details.transactional_id)}: {details.state}{age}")
     columns = ("producer id", "producer epoch", "timeout in ms", "start in ms", "coordinator")
     start = "-" if details.start_ms is None else details.start_ms
     row = (details.producer_id, details.producer_epoch, details.timeout_ms, start, details.coordinator)
@@ -86,11 +86,11 @@ def hanging(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     topic: Annotated[str | None, typer.Option(help="Only in this topic.", autocompletion=complete_topic)] = None,
     older_than: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Only those whose producer was last heard of before that.")
+        float, typer.Option(min=0, metavar="SECONDS", help="Only those whose producer has been silent for longer.")
     ] = _HANGING_S,
     as_json: AsJson = False,
 ) -> None:
-    """Find transactions that are open in a partition and that no coordinator will end."""
+    """Find transactions that are open in a partition and that no coordinator will ever end."""
     with connection.open_bus(bootstrap) as bus:
         found = bus.hanging_transactions(topic, older_than=older_than)
     rows = [
@@ -115,22 +115,22 @@ def abort(
         str | None, typer.Argument(help="The transactional id.", autocompletion=complete_transactional_id)
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    topic: Annotated[str | None, typer.Option(help="Of one that hangs: where.", autocompletion=complete_topic)] = None,
-    partition: Annotated[int | None, typer.Option(min=0, help="Of one that hangs: where.")] = None,
-    start_offset: Annotated[int | None, typer.Option(min=0, help="Of one that hangs: since where.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Topic of a hanging one.", autocompletion=complete_topic)] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Partition of a hanging one.")] = None,
+    start_offset: Annotated[int | None, typer.Option(min=0, help="Start offset of a hanging one.")] = None,
     yes: Yes = False,
 ) -> None:
-    """End a transaction: of an id, whose producer is fenced; or one that hangs, by where it is (see hanging)."""
+    """Abort the transaction of a transactional id and fence its producer; or abort a hanging one (see: txn hanging)."""
     place = (topic, partition, start_offset)
     if transactional_id is not None and place == (None, None, None):
         confirm(f"Abort the transaction of {transactional_id} and fence its producer?", yes=yes)
         with connection.open_bus(bootstrap) as bus:
             bus.abort_transaction(transactional_id)
-        typer.echo(f"transactional id {output.printable(transactional_id)}: aborted and fenced")
+        output.say(f"transactional id {output.printable(transactional_id)}: aborted and fenced")
     elif transactional_id is None and topic is not None and partition is not None and start_offset is not None:
         confirm(f"Abort the transaction in {topic}-{partition} at offset {start_offset}?", yes=yes)
         with connection.open_bus(bootstrap) as bus:
             bus.abort_hanging_transaction(topic, partition, start_offset)
-        typer.echo(f"{output.printable(topic)}-{partition}: the transaction since offset {start_offset} is aborted")
+        output.say(f"{output.printable(topic)}-{partition}: the transaction since offset {start_offset} was aborted")
     else:
         raise typer.BadParameter("give a transactional id, or --topic, --partition and --start-offset")

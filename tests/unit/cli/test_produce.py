@@ -137,7 +137,7 @@ def test_what_is_on_its_way_when_produce_is_interrupted_is_counted(
         produce._end_early(bus, "orders", is_typed=False)
 
     assert leaving.value.exit_code == 130
-    printed = "1 record sent to orders, 2 records not acknowledged (written or not, nobody knows)"
+    printed = "1 record sent to orders, 2 records not acknowledged (it is unknown whether they were written)"
     assert capsys.readouterr().err == f"barnabas: interrupted: {printed}\n"
 
 

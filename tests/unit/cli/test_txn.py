@@ -67,7 +67,7 @@ def test_a_transaction_is_aborted_by_its_id(barnabas: Barnabas, bus: FakeBus, ca
 def test_one_that_hangs_is_aborted_by_its_place(barnabas: Barnabas, bus: FakeBus, capsys: Captured) -> None:
     assert barnabas("txn", "abort", "--topic", "orders", "--partition", "0", "--start-offset", "42", "--yes") == 0
     assert bus.asked == {"aborted": ("orders", 0, 42)}
-    assert capsys.readouterr().out == "orders-0: the transaction since offset 42 is aborted\n"
+    assert capsys.readouterr().out == "orders-0: the transaction since offset 42 was aborted\n"
 
 
 @pytest.mark.parametrize(
