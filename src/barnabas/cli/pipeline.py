@@ -1,21 +1,35 @@
 """`barnabas pipeline`: run, validate, list and status of files; and the ready-made jobs, which are such files too."""
 
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from barnabas.cli import connection, output
 from barnabas.cli.connection import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from barnabas.cli.pipeline_jobs import add_jobs
-from barnabas.cli.pipeline_running import Explain, Master, Once, Remote, Seconds, Verbose, run_pipeline
+from barnabas.cli.pipeline_running import (
+    Explain,
+    Master,
+    Once,
+    Remote,
+    Seconds,
+    Verbose,
+    print_problems,
+    quiet_session,
+    run_pipeline,
+)
 
 if TYPE_CHECKING:
     from barnabas.spark.pipelines import Pipeline
 
-app = typer.Typer(name="pipeline", help="Pipelines on Spark: files, and ready-made jobs.", no_args_is_help=True)
+app = typer.Typer(
+    name="pipeline",
+    help="Run, validate and watch pipelines on Spark: from files, or ready-made jobs.",
+    no_args_is_help=True,
+)
 add_jobs(app)
 
 File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE.yaml", help="The pipeline.")]
@@ -31,36 +45,68 @@ def run(
     remote: Remote = None,
     verbose: Verbose = False,
 ) -> None:
-    """Run a pipeline until it ends or is told to (Ctrl-C); started again it goes on where it was."""
+    """Run a pipeline until it ends, or until Ctrl-C or SIGTERM; started again, it continues where it stopped."""
     pipeline = _load(file)
     run_pipeline(pipeline, once=once, seconds=seconds, explain=explain, master=master, remote=remote, verbose=verbose)
 
 
 @app.command()
-def validate(files: Annotated[list[Path], typer.Argument(metavar="FILE.yaml...", help="The pipelines.")]) -> None:
-    """Check pipelines without running them; what is wrong is said with its line and column."""
-    from barnabas.spark.pipelines import Pipeline, PipelineError
+def validate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE.yaml...", help="The pipelines.")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Check the structure only: no Spark, no broker, no SQL and columns.")
+    ] = False,
+    master: Master = None,
+    remote: Remote = None,
+    verbose: Verbose = False,
+) -> None:
+    """Check pipelines without running them: their structure, their topics, and with Spark their SQL, columns and types.
+
+    What is wrong is said with its line and column. Exit code 0 if all are valid, 1 if not.
+    """
+    from barnabas.spark.pipelines import PipelineError
+
+    sessions: list[Any] = []
+
+    def session(pipeline: "Pipeline") -> Any:
+        if not sessions:
+            sessions.append(quiet_session(pipeline, master, remote, verbose=verbose))
+        return sessions[0]
 
     bad = False
     for file in files:
         try:
-            pipeline = Pipeline.load(file)
+            output.say(f"{file}: {_validated(file, None if quick else session)}")
         except PipelineError as error:
             bad = True
-            for problem in error.problems:
-                print(output.printable(str(problem)), file=sys.stderr)
-        else:
-            typer.echo(f"{file}: pipeline {pipeline.name} is right: {', '.join(pipeline.query_names)}")
+            print_problems(error)
     if bad:
         raise typer.Exit(1)
 
 
+def _validated(file: Path, session: "Callable[[Pipeline], Any] | None") -> str:
+    """That a pipeline is valid, and how much of it was checked; raises `PipelineError` if it is not."""
+    from barnabas.client import Unreachable
+    from barnabas.spark.pipelines import Pipeline
+
+    pipeline = Pipeline.load(file)
+    valid = f"pipeline {pipeline.name} is valid"
+    if session is None:
+        return f"{valid} (structure only: SQL and columns were not checked)"
+    try:
+        pipeline.check_topics()
+    except Unreachable as error:
+        valid = f"{valid} (topics were not checked: {error})"
+    pipeline.validate(session(pipeline))
+    return valid
+
+
 @app.command("list")
 def list_(
-    directory: Annotated[Path, typer.Argument(help="Where the files are.")] = Path(),
+    directory: Annotated[Path, typer.Argument(help="The directory with the files.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """List the pipelines of a directory and how they stand."""
+    """List the pipelines of a directory and their states."""
     from barnabas.spark.pipelines import Pipeline, PipelineError
     from barnabas.spark.pipelines.progress import read_progress
 
@@ -69,7 +115,7 @@ def list_(
         try:
             pipeline = Pipeline.load(file)
         except PipelineError as error:
-            found.append((file.name, "-", "wrong", "-", str(error.problems[0])))
+            found.append((file.name, "-", "invalid", "-", str(error.problems[0])))
             continue
         progress = read_progress(pipeline.checkpoint)
         state = "never run" if progress is None else progress.describe_state()
@@ -84,7 +130,7 @@ def list_(
 
 @app.command()
 def status(file: File, as_json: AsJson = False) -> None:
-    """Show how far each query of a pipeline is: its last batch and when that was, its speed, and its lag in records."""
+    """Show the progress of each query of a pipeline: its last batch, rows written, speed, and lag in records."""
     from barnabas.spark.pipelines.progress import last_committed, last_committed_s, read_progress
 
     pipeline = _load(file)
@@ -100,20 +146,20 @@ def status(file: File, as_json: AsJson = False) -> None:
                 "never run" if progress is None else progress.describe_state(),
                 "-" if committed is None else committed,
                 "-" if committed_s is None else _ago(committed_s),
-                "-" if query is None else query.rows,
+                "-" if query is None else query.rows_written,
                 "-" if query is None else round(query.rows_per_second),
                 _lag(pipeline, name),
                 "-" if query is None or query.error is None else query.error,
             )
         )
-    columns = ("query", "state", "last batch", "done", "rows of last run", "rows/s", "lag", "error")
+    columns = ("query", "state", "last batch", "done", "rows written", "rows read/s", "lag", "error")
     if as_json:
         output.print_json([dict(zip(columns, row, strict=True)) for row in rows])
         return
-    typer.echo(f"pipeline {pipeline.name}: {'never run' if progress is None else _ago(progress.updated_s)}")
+    output.say(f"pipeline {pipeline.name}: {'never run' if progress is None else _ago(progress.updated_s)}")
     output.print_table(columns, rows)
     for note in [] if progress is None else progress.notes:
-        typer.echo(note)
+        output.say(note)
 
 
 @app.command()
@@ -130,10 +176,10 @@ def translate(
     group: Annotated[str, typer.Argument(help="The group of the source cluster.")],
     mirror: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="Brokers of the mirror.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    to_topic: Annotated[str | None, typer.Option(help="Its name in the mirror, if it is another.")] = None,
+    to_topic: Annotated[str | None, typer.Option(help="Its name in the mirror, if different.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say where a group that reads a mirrored topic goes on in the mirror."""
+    """Show where a group that reads a mirrored topic would continue in the mirror."""
     from barnabas.spark.pipelines.translation import translate as find
 
     with connection.open_bus(bootstrap) as source:
@@ -155,8 +201,7 @@ def _load(file: Path) -> "Pipeline":
     try:
         return Pipeline.load(file)
     except PipelineError as error:
-        for problem in error.problems:
-            print(output.printable(str(problem)), file=sys.stderr)
+        print_problems(error)
         raise typer.Exit(1) from None
 
 

@@ -19,15 +19,23 @@ FORMATS = ("json", "avro", "raw")
 TABLE_FORMATS = ("delta", "parquet", "iceberg")
 
 Topic: TypeAlias = Annotated[str, typer.Argument(help="The topic to read.", autocompletion=complete_topic)]
-Target: TypeAlias = Annotated[str, typer.Argument(help="The topic to write; made if it is not there.")]
-Schema: TypeAlias = Annotated[str | None, typer.Option(help="JSON: as in 'id long, at timestamp'. Avro: its JSON.")]
-SchemaFile: TypeAlias = Annotated[str | None, typer.Option(help="The schema in a file.")]
-Format: TypeAlias = Annotated[str | None, typer.Option(help="json, avro or raw; default: json if there is a schema.")]
-Confluent: TypeAlias = Annotated[bool, typer.Option("--confluent", help="Avro after a schema registry's five bytes.")]
-Check: TypeAlias = Annotated[list[str] | None, typer.Option(help="A condition that good rows meet (repeatable).")]
-DeadLetters: TypeAlias = Annotated[str | None, typer.Option(help="Topic of bad records; default: NAME.dead-letters.")]
+Target: TypeAlias = Annotated[str, typer.Argument(help="The topic to write; created if it does not exist.")]
+Schema: TypeAlias = Annotated[
+    str | None, typer.Option(help="For JSON, as in 'id long, at timestamp'; for Avro, the schema as JSON.")
+]
+SchemaFile: TypeAlias = Annotated[str | None, typer.Option(help="A file with the schema.")]
+Format: TypeAlias = Annotated[
+    str | None, typer.Option(help="json, avro or raw; default: json if a schema is given, else raw.")
+]
+Confluent: TypeAlias = Annotated[
+    bool, typer.Option("--confluent", help="Avro values start with a schema registry's five bytes.")
+]
+Check: TypeAlias = Annotated[list[str] | None, typer.Option(help="A SQL condition that good rows meet (repeatable).")]
+DeadLetters: TypeAlias = Annotated[
+    str | None, typer.Option(help="The topic for bad records; default: NAME.dead-letters.")
+]
 TableFormat: TypeAlias = Annotated[str, typer.Option(help="delta, parquet or iceberg.")]
-ToTopic: TypeAlias = Annotated[str | None, typer.Option(help="The topic to write; made if it is not there.")]
+ToTopic: TypeAlias = Annotated[str | None, typer.Option(help="The topic to write; created if it does not exist.")]
 ToTable: TypeAlias = Annotated[str | None, typer.Option(help="The Delta table to write.")]
 
 
@@ -69,16 +77,22 @@ def _own_hints(job: Callable[..., "Pipeline"]) -> dict[str, Any]:
 def _shared_options(  # noqa: PLR0913 - one for each option
     *,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    name: Annotated[str | None, typer.Option(help="The name of the pipeline; default: job and topic.")] = None,
-    checkpoint: Annotated[str | None, typer.Option(help="Directory; default: .checkpoints/NAME.")] = None,
-    group: Annotated[str | None, typer.Option(help="Commit progress as this group, so that lag shows.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the pipeline; default: made of job and topic.")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="The checkpoint directory; default: .checkpoints/NAME.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Commit progress as this consumer group, so that its lag can be seen.")
+    ] = None,
     starting: Annotated[str | None, typer.Option(help="earliest or latest.")] = None,
-    max_per_trigger: Annotated[int | None, typer.Option(min=1, help="Records in a micro-batch.")] = None,
+    max_per_trigger: Annotated[
+        int | None, typer.Option(min=1, help="At most this many records in a micro-batch.")
+    ] = None,
     trigger: Annotated[str | None, typer.Option(help="continuous, available_now, or 'every 10 seconds'.")] = None,
     once: Once = False,
     seconds: Seconds = None,
     explain: Explain = False,
-    yaml: Annotated[bool, typer.Option("--yaml", help="Print the pipeline as a file, run nothing.")] = False,
+    yaml: Annotated[bool, typer.Option("--yaml", help="Print the pipeline as a file and run nothing.")] = False,
     master: Master = None,
     remote: Remote = None,
     verbose: Verbose = False,
@@ -88,7 +102,7 @@ def _shared_options(  # noqa: PLR0913 - one for each option
 
 def archive(  # noqa: PLR0913 - one for each option
     topic: Topic,
-    table: Annotated[str, typer.Argument(help="Where the table is, or is made; of Iceberg: the warehouse.")],
+    table: Annotated[str, typer.Argument(help="The path of the table; for Iceberg, of the warehouse.")],
     *,
     common: dict[str, Any],
     format: Format = None,  # noqa: A002 - the option's name
@@ -97,12 +111,14 @@ def archive(  # noqa: PLR0913 - one for each option
     confluent: Confluent = False,
     check: Check = None,
     table_format: TableFormat = "delta",
-    iceberg_table: Annotated[str | None, typer.Option(help="Of Iceberg: namespace.name.")] = None,
-    time: Annotated[str | None, typer.Option(help="The column whose date partitions; default: the record's.")] = None,
-    evolve: Annotated[bool, typer.Option("--evolve", help="Add columns that the table lacks.")] = False,
+    iceberg_table: Annotated[str | None, typer.Option(help="For Iceberg: NAMESPACE.NAME.")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="The column whose date partitions the table; default: the record's timestamp.")
+    ] = None,
+    evolve: Annotated[bool, typer.Option("--evolve", help="Add missing columns to the table.")] = False,
     dead_letters: DeadLetters = None,
 ) -> "Pipeline":
-    """A topic into a table, partitioned by date, exactly once."""
+    """Archive a topic in a table, partitioned by date, exactly once."""
     from barnabas.spark.pipelines import jobs
 
     return jobs.archive(
@@ -128,16 +144,18 @@ def replay(
     common: dict[str, Any],
     table: Annotated[str | None, typer.Option(help="The table to replay.")] = None,
     table_format: Annotated[str, typer.Option(help="delta or parquet.")] = "delta",
-    topic: Annotated[str | None, typer.Option(help="Or the topic.", autocompletion=complete_topic)] = None,
-    start: Annotated[str | None, typer.Option(help="From this time: ms since 1970, or ISO 8601.")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="The topic to replay, instead of a table.", autocompletion=complete_topic)
+    ] = None,
+    start: Annotated[str | None, typer.Option(help="From this time: milliseconds since 1970, or ISO 8601.")] = None,
     end: Annotated[str | None, typer.Option(help="Up to this time, exclusive.")] = None,
-    where: Annotated[str | None, typer.Option(help="A condition on rows.")] = None,
+    where: Annotated[str | None, typer.Option(help="A SQL condition: only these rows.")] = None,
     key: Annotated[
         str | None, typer.Option(help="The key, as SQL; default: column key if it is text or bytes.")
     ] = None,
     value: Annotated[str | None, typer.Option(help="The value, as SQL; default: column value, else JSON.")] = None,
 ) -> "Pipeline":
-    """A table, or a range of time of a topic, into a topic, once."""
+    """Replay a table, or a time range of a topic, into a topic, once."""
     from barnabas.spark.pipelines import jobs
 
     return jobs.replay(
@@ -156,7 +174,7 @@ def replay(
 
 def cdc(  # noqa: PLR0913 - one for each option
     topic: Topic,
-    table: Annotated[str, typer.Argument(help="Where the Delta table is, or is made.")],
+    table: Annotated[str, typer.Argument(help="The path of the Delta table; created if it does not exist.")],
     *,
     common: dict[str, Any],
     key: Annotated[list[str], typer.Option(help="A column of the key (repeatable).")],
@@ -165,16 +183,18 @@ def cdc(  # noqa: PLR0913 - one for each option
     format: Format = None,  # noqa: A002
     confluent: Confluent = False,
     check: Check = None,
-    order_by: Annotated[list[str] | None, typer.Option(help="What makes a row newer; default: its offset.")] = None,
-    delete: Annotated[str | None, typer.Option(help="The condition of a deletion, as in \"op = 'd'\".")] = None,
+    order_by: Annotated[
+        list[str] | None, typer.Option(help="A column that tells which row is newer; default: the offset (repeatable).")
+    ] = None,
+    delete: Annotated[str | None, typer.Option(help="The SQL condition of a deletion, as in \"op = 'd'\".")] = None,
     column: Annotated[list[str] | None, typer.Option(help="A column to keep (repeatable); default: all.")] = None,
     remember_deletions: Annotated[
         str | None,
-        typer.Option(help="How long older events after a deletion are known; default with --order-by: 7 days."),
+        typer.Option(help="How long deletions are remembered; default with --order-by: 7 days."),
     ] = None,
     dead_letters: DeadLetters = None,
 ) -> "Pipeline":
-    """Change events into a table with the newest row of each key."""
+    """Apply change events to a table: the newest row of each key, deletions included."""
     from barnabas.spark.pipelines import jobs
 
     return jobs.cdc(
@@ -200,16 +220,18 @@ def mirror(
     *,
     common: dict[str, Any],
     to: Annotated[str, typer.Option(metavar="HOST:PORT", help="Brokers of the other cluster.")],
-    to_topic: Annotated[str | None, typer.Option(help="Its name there, if it is to be another.")] = None,
-    partitions: Annotated[int | None, typer.Option(min=1, help="If it has to be made; default: as many.")] = None,
+    to_topic: Annotated[str | None, typer.Option(help="Its name there, if different.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Partitions of a new topic; default: as many as here.")
+    ] = None,
     sync_groups: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="GROUPS", help="Groups that are to go on there: names or regular expressions, 'a,b,team-.*'."
+            metavar="GROUPS", help="Consumer groups to keep in step: names or regular expressions, as in 'a,b,team-.*'."
         ),
     ] = None,
 ) -> "Pipeline":
-    """A topic into another cluster: keys, headers, timestamps, partitions stay, and groups can go on there."""
+    """Mirror a topic into another cluster, with its keys, headers, timestamps, partitions and consumer groups."""
     from barnabas.spark.pipelines import jobs
 
     if partitions is None:
@@ -228,10 +250,12 @@ def aggregate(  # noqa: PLR0913 - one for each option
     to_topic: ToTopic = None,
     to_table: ToTable = None,
     by: Annotated[list[str] | None, typer.Option(help="A column to group by (repeatable).")] = None,
-    time: Annotated[str | None, typer.Option(help="The column with the time; default: the record's.")] = None,
-    slide: Annotated[str | None, typer.Option(help="A window that often; default: one after another.")] = None,
+    time: Annotated[str | None, typer.Option(help="The column with the time; default: the record's timestamp.")] = None,
+    slide: Annotated[str | None, typer.Option(help="Start a window this often; default: one after another.")] = None,
     delay: Annotated[str, typer.Option(help="How late a record may be.")] = "0 seconds",
-    mode: Annotated[str, typer.Option(help="append: a window when it is closed; update: at every change.")] = "append",
+    mode: Annotated[
+        str, typer.Option(help="append: write a window when it is closed; update: whenever it changes.")
+    ] = "append",
     format: Format = None,  # noqa: A002
     schema: Schema = None,
     schema_file: SchemaFile = None,
@@ -239,7 +263,7 @@ def aggregate(  # noqa: PLR0913 - one for each option
     check: Check = None,
     dead_letters: DeadLetters = None,
 ) -> "Pipeline":
-    """Windows of time with sums and counts, into a topic and a table."""
+    """Aggregate a topic over time windows, into a topic or a table."""
     from barnabas.spark.pipelines import jobs
 
     return jobs.aggregate(
@@ -268,10 +292,12 @@ def dedupe(
     to_topic: Target,
     *,
     common: dict[str, Any],
-    by: Annotated[list[str] | None, typer.Option(help="A column of the record; default: key (repeatable).")] = None,
+    by: Annotated[
+        list[str] | None, typer.Option(help="A column that tells duplicates (repeatable); default: key.")
+    ] = None,
     within: Annotated[str, typer.Option(help="How long a record is remembered.")] = "1 hour",
 ) -> "Pipeline":
-    """A topic without the records that came again."""
+    """Copy a topic without its duplicates."""
     from barnabas.spark.pipelines import jobs
 
     return jobs.dedupe(topic, to_topic, by=by or ("key",), within=within, **common)
@@ -281,8 +307,8 @@ def enrich(  # noqa: PLR0913 - one for each option
     topic: Topic,
     *,
     common: dict[str, Any],
-    table: Annotated[str, typer.Option(help="The table to look up in.")],
-    on: Annotated[list[str], typer.Option(help="A column that both have (repeatable).")],
+    table: Annotated[str, typer.Option(help="The table to join with.")],
+    on: Annotated[list[str], typer.Option(help="A column to join on (repeatable).")],
     schema: Schema = None,
     schema_file: SchemaFile = None,
     table_format: Annotated[str, typer.Option(help="delta or parquet.")] = "delta",
@@ -290,13 +316,13 @@ def enrich(  # noqa: PLR0913 - one for each option
     to_table: ToTable = None,
     column: Annotated[list[str] | None, typer.Option(help="A column to add (repeatable); default: all.")] = None,
     inner: Annotated[bool, typer.Option("--inner", help="Leave out records without a match.")] = False,
-    key: Annotated[str | None, typer.Option(help="The key, as SQL; default: that of the record.")] = None,
+    key: Annotated[str | None, typer.Option(help="The key, as SQL; default: the record's.")] = None,
     format: Format = None,  # noqa: A002
     confluent: Confluent = False,
     check: Check = None,
     dead_letters: DeadLetters = None,
 ) -> "Pipeline":
-    """Records with the columns of a table beside them, into a topic or a table."""
+    """Add the columns of a table to each record, into a topic or a table."""
     from barnabas.spark.pipelines import jobs
 
     return jobs.enrich(
@@ -323,10 +349,14 @@ def redrive(
     dead_letters: Annotated[str, typer.Argument(help="The topic of dead letters.", autocompletion=complete_topic)],
     *,
     common: dict[str, Any],
-    to_topic: Annotated[str | None, typer.Option(help="All into this topic; default: each where it was.")] = None,
-    where: Annotated[str | None, typer.Option(help="Which: by error, source_topic, source_offset, key, ...")] = None,
+    to_topic: Annotated[
+        str | None, typer.Option(help="Send all to this topic; default: each to the topic that it came from.")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(help="A SQL condition on error, source_topic, source_offset, key, ...")
+    ] = None,
 ) -> "Pipeline":
-    """Dead letters back to where they came from, once."""
+    """Send dead letters back to where they came from, once."""
     from barnabas.spark.pipelines import jobs
 
     return jobs.redrive(dead_letters, to_topic=to_topic, where=where, **common)
@@ -339,5 +369,5 @@ def _split_outside_braces(text: str) -> list[str]:
 
 def _one_of(given: str | None, option: str, choices: tuple[str, ...]) -> Any:
     if given is not None and given not in choices:
-        raise typer.BadParameter(f"{given!r} is none of {', '.join(choices)}", param_hint=option)
+        raise typer.BadParameter(f"{given!r} is not one of {', '.join(choices)}", param_hint=option)
     return given

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from barnabas.cli import output
+from barnabas.cli import layout, output
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
-    from barnabas.spark.pipelines import Pipeline
+    from barnabas.spark.pipelines import Pipeline, PipelineError
     from barnabas.spark.pipelines.progress import PipelineProgress
 
 _LINE_EVERY_S: Final = 10.0
 _SHOW_CURSOR: Final = b"\x1b[?25h\n"
 
-Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Up to what is there now, then end.")]
-Seconds: TypeAlias = Annotated[float | None, typer.Option(min=0, help="End after so many seconds.")]
-Explain: TypeAlias = Annotated[bool, typer.Option("--explain", help="Show the plans, run nothing.")]
+Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Process what is there now, then end.")]
+Seconds: TypeAlias = Annotated[float | None, typer.Option(min=0, help="End after this many seconds.")]
+Explain: TypeAlias = Annotated[bool, typer.Option("--explain", help="Show the query plans and run nothing.")]
 Master: TypeAlias = Annotated[str | None, typer.Option(help="Spark master; default: local[*].")]
 Remote: TypeAlias = Annotated[str | None, typer.Option(metavar="sc://HOST:PORT", help="A Spark Connect server.")]
-Verbose: TypeAlias = Annotated[bool, typer.Option("--verbose", help="With the log of Spark.")]
+Verbose: TypeAlias = Annotated[bool, typer.Option("--verbose", help="Show Spark's log.")]
 
 
 def run_pipeline(
@@ -46,26 +46,32 @@ def run_pipeline(
     stop = threading.Event()
     try:
         with _stopped_by_signals(stop) as take_signals:
-            spark = _quiet_session(pipeline, master, remote, verbose=verbose)
-            take_signals()  # Spark has its own handler by now
             if explain:
-                typer.echo(pipeline.explain(spark))
+                typer.echo(pipeline.explain(quiet_session(pipeline, master, remote, verbose=verbose)))
                 return
-            if stop.is_set():
-                typer.echo(f"pipeline {pipeline.name}: stopped before it began")
-                return
-            with _shown() as show:
-                final = pipeline.run(spark, once=once, seconds=seconds, should_stop=stop.is_set, on_progress=show)
+            with pipeline.claimed():
+                pipeline.check_topics()  # Spark takes seconds to start
+                spark = quiet_session(pipeline, master, remote, verbose=verbose)
+                take_signals()  # Spark has its own handler by now
+                if stop.is_set():
+                    output.say(f"pipeline {pipeline.name}: stopped before it began")
+                    return
+                with _shown() as show:
+                    final = pipeline.run(spark, once=once, seconds=seconds, should_stop=stop.is_set, on_progress=show)
     except PipelineError as error:
-        for problem in error.problems:
-            print(output.printable(str(problem)), file=sys.stderr)
+        print_problems(error)
         raise typer.Exit(1) from None
-    typer.echo(f"pipeline {final.name}: {final.state}; {_summary(final)}")
+    output.say(f"pipeline {final.name}: {final.state}; {final.summary()}")
     for note in final.notes:
-        typer.echo(output.printable(note))
+        output.say(note)
 
 
-def _quiet_session(pipeline: "Pipeline", master: str | None, remote: str | None, *, verbose: bool) -> Any:
+def print_problems(error: "PipelineError") -> None:
+    for problem in error.problems:
+        output.say(str(problem), error=True)
+
+
+def quiet_session(pipeline: "Pipeline", master: str | None, remote: str | None, *, verbose: bool) -> Any:
     """A session whose log is silent: what ends a query is said by us, in one line."""
     import tempfile
 
@@ -141,32 +147,29 @@ def _lines() -> Callable[["PipelineProgress"], None]:
     shown: dict[str, object] = {"at": time.monotonic(), "text": ""}
 
     def show(progress: "PipelineProgress") -> None:
-        text = _summary(progress)
+        text = progress.summary()
         now = time.monotonic()
         if text != shown["text"] and now - float(str(shown["at"])) >= _LINE_EVERY_S:
-            print(f"pipeline {progress.name}: {text}", file=sys.stderr, flush=True)
+            output.say(f"pipeline {progress.name}: {text}", error=True)
+            sys.stderr.flush()
             shown.update(at=now, text=text)
 
     return show
 
 
-def _summary(progress: "PipelineProgress") -> str:
-    parts = [
-        f"{query.name} {query.rows:,} rows" + ("" if query.batch_id < 0 else f" up to batch {query.batch_id}")
+def _table(progress: "PipelineProgress") -> "RenderableType":
+    columns = ("query", "batch", "rows written", "rows read/s", "ms per batch", "watermark")
+    rows = [
+        (
+            query.name,
+            "-" if query.batch_id < 0 else str(query.batch_id),
+            f"{query.rows_written:,}",
+            f"{query.rows_per_second:,.0f}",
+            f"{query.batch_ms:,}",
+            query.watermark or "-",
+        )
         for query in progress.queries.values()
     ]
-    return ", ".join(parts)
-
-
-def _table(progress: "PipelineProgress") -> "Table":
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, title=f"{progress.name}: {progress.state}", title_justify="left")
-    for name in ("query", "batch", "rows", "rows/s", "ms per batch", "watermark"):
-        table.add_column(name, justify="left" if name in ("query", "watermark") else "right")
-    for query in progress.queries.values():
-        batch = "-" if query.batch_id < 0 else str(query.batch_id)
-        speed = f"{query.rows_per_second:,.0f}"
-        table.add_row(query.name, batch, f"{query.rows:,}", speed, f"{query.batch_ms:,}", query.watermark or "-")
-    return table
+    is_number = [name not in ("query", "watermark") for name in columns]
+    width = layout.terminal_width()
+    return layout.render(columns, rows, is_number, width, title=f"{progress.name}: {progress.state}")

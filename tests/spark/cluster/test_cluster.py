@@ -64,7 +64,7 @@ def test_a_pipeline_runs_on_a_cluster_and_goes_on_under_spark_submit(
     barnabas = [sys.executable, "-m", "barnabas.cli.main", "pipeline", "run"]
     done = run(tmp_path, *barnabas, str(file), "--once", "--master", master)
 
-    assert "pipeline copied: done; out 1 rows" in done.stdout
+    assert "pipeline copied: done; out 1 row written" in done.stdout
     assert _values(client, f"{topic}.out") == [b"FIRST"]
 
     client.send(topic, "second").result(10)
@@ -72,7 +72,7 @@ def test_a_pipeline_runs_on_a_cluster_and_goes_on_under_spark_submit(
     settings = ["--conf", f"spark.driver.host={LOOPBACK}", "--conf", "spark.ui.enabled=false"]
     done = run(tmp_path, *spark_submit, *settings, submit.__file__, str(file), "--once")
 
-    assert "pipeline copied: done; out 1 rows" in done.stdout
+    assert "pipeline copied: done; out 1 row written" in done.stdout
     assert _values(client, f"{topic}.out") == [b"FIRST", b"SECOND"]
 
 

@@ -79,7 +79,10 @@ def test_a_pipeline_runs_in_a_connect_server(
 
     done = run(spark_folder, *BARNABAS, "pipeline", "run", str(file), "--once", "--remote", remote)
 
-    assert done.stdout.splitlines()[-1].startswith("pipeline orders: done; out 4 rows up to batch 0, table 4 rows")
+    assert done.stdout.splitlines()[-1] == (
+        "pipeline orders: done; out 3 rows written up to batch 0, table 3 rows written up to batch 0, "
+        "newest 2 rows written up to batch 0, dead_letters 1 row written up to batch 0"
+    )
     written = [(message.key, message.value) for message in client.consume(f"{topic}.out", until_end=True)]
     assert sorted(written) == [(b"1", b"AT"), (b"2", b"DE"), (b"4", b"AT")]
     (dead,) = client.consume(f"{topic}.dead", until_end=True)
@@ -111,5 +114,5 @@ def test_what_the_server_refuses_has_its_place_in_the_file(
     done = attempt(spark_folder, *BARNABAS, "pipeline", "run", str(file), "--remote", remote)
 
     assert done.returncode == 1
-    assert done.stderr.startswith(f"{file}:4:26: [UNRESOLVED_COLUMN")
+    assert done.stderr.startswith(f"{file}:4:33: [UNRESOLVED_COLUMN")
     assert len(done.stderr.splitlines()) == 1

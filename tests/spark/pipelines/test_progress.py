@@ -20,7 +20,7 @@ from barnabas.spark.pipelines.progress import PipelineProgress, QueryProgress, r
 from barnabas.testing.embedded import EmbeddedBroker
 
 RUNNING = PipelineProgress(
-    "p", "running", {"out": QueryProgress("out", batch_id=3, rows=7)}, notes=["group g: in step"]
+    "p", "running", {"out": QueryProgress("out", batch_id=3, rows=9, rows_written=7)}, notes=["group g: in step"]
 )
 WRITE = """
 import sys
@@ -54,7 +54,7 @@ def test_another_machine_is_believed_for_a_while() -> None:
     told = replace(RUNNING, process="elsewhere/5.1", updated_s=time.time())
 
     assert told.describe_state() == "running"
-    assert replace(told, updated_s=time.time() - 100).describe_state() == "not heard of (was running on elsewhere)"
+    assert replace(told, updated_s=time.time() - 100).describe_state() == "unknown (was running on elsewhere)"
     assert replace(told, state="failed").describe_state() == "failed"
 
 
@@ -104,6 +104,7 @@ def test_the_status_has_lag_and_age_of_each_query(file: Path, tmp_path: Path) ->
     out, new = json.loads(shown.output)
     assert (out["state"], out["last batch"], out["done"], out["lag"]) == ("running", 1, "3 min ago", 3 + 1 + 2)
     assert (new["last batch"], new["done"], new["lag"]) == ("-", "-", 8)
+    assert (out["rows written"], new["rows written"]) == (7, "-")
     assert "group g: in step" in table.output
 
 

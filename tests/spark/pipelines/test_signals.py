@@ -26,23 +26,28 @@ if TYPE_CHECKING:
 WAIT_S = 120.0
 # The command with a pipeline that has no Spark: how it takes signals can be seen in a second.
 FAKE = """
-import sys, threading, time
+import contextlib, sys, threading, time
 from barnabas.cli import pipeline_running
 from barnabas.spark.pipelines.progress import PipelineProgress, QueryProgress
 
 class Fake:
     name = "fake"
+    def claimed(self):
+        return contextlib.nullcontext()
+    def check_topics(self):
+        pass
     def run(self, spark, *, once, seconds, should_stop, on_progress):
         print("running", flush=True)
         while not should_stop():
-            on_progress(PipelineProgress("fake", "running", {"out": QueryProgress("out", 1, 5)}))
+            on_progress(PipelineProgress("fake", "running", {"out": QueryProgress("out", 1, 9, rows_written=5)}))
             time.sleep(0.01)
         print("stopping", flush=True)
         if "stuck" in sys.argv:
             time.sleep(60)
-        return PipelineProgress("fake", "stopped", {"out": QueryProgress("out", 2, 7)}, notes=["group g: in step"])
+        queries = {"out": QueryProgress("out", 2, 9, rows_written=7)}
+        return PipelineProgress("fake", "stopped", queries, notes=["group g: in step"])
 
-pipeline_running._quiet_session = lambda *_, **__: None
+pipeline_running.quiet_session = lambda *_, **__: None
 pipeline_running._LINE_EVERY_S = 0
 choices = dict(once=False, seconds=None, explain=False, master=None, remote=None, verbose=False)
 pipeline_running.run_pipeline(Fake(), **choices)
@@ -78,8 +83,8 @@ def test_a_signal_ends_it_cleanly_with_a_last_line(fake: Any, number: signal.Sig
     out, err = process.communicate(timeout=30)
 
     assert process.returncode == 0
-    assert out == "stopping\npipeline fake: stopped; out 7 rows up to batch 2\ngroup g: in step\n"
-    assert err.splitlines() in ([], ["pipeline fake: out 5 rows up to batch 1"])
+    assert out == "stopping\npipeline fake: stopped; out 7 rows written up to batch 2\ngroup g: in step\n"
+    assert err.splitlines() in ([], ["pipeline fake: out 5 rows written up to batch 1"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -141,7 +146,7 @@ def test_at_a_terminal_a_table_shows_it_and_ctrl_c_ends_it(
     terminal = Terminal([*command, "--schema", "id long"], tmp_path)
     try:
         terminal.wait_for(f"archive-{topic}: running")
-        terminal.wait_for("rows/s")
+        terminal.wait_for("rows written")
         wait_for_file(terminal, tmp_path / ".checkpoints" / f"archive-{topic}" / "archive" / "commits" / "0")
         terminal.press(b"\x03")
         assert terminal.process.wait(60) == 0, terminal.shown
@@ -149,7 +154,7 @@ def test_at_a_terminal_a_table_shows_it_and_ctrl_c_ends_it(
         terminal.process.kill()
         terminal.process.wait()
 
-    assert f"pipeline archive-{topic}: stopped; archive 5 rows up to batch 0" in terminal.shown
+    assert f"pipeline archive-{topic}: stopped; archive 5 rows written up to batch 0" in terminal.shown
     assert "Traceback" not in terminal.shown
     assert sorted(row["id"] for row in read_table(tmp_path / "table")) == list(range(5))
 

@@ -11,7 +11,9 @@ pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'barnab
 
 from barnabas.cli.pipeline import app
 from barnabas.spark.pipelines import Pipeline, PipelineError, jobs
+from barnabas.spark.pipelines.document import parse_document
 from barnabas.spark.pipelines.model import DeltaSink, TopicSink, duration_ms
+from barnabas.spark.pipelines.problems import Position
 from barnabas.spark.pipelines.schema import schema_text
 
 ROOT = Path(__file__).parents[3]
@@ -66,15 +68,15 @@ def test_a_good_file_becomes_a_pipeline_with_a_query_for_each_sink_and_the_dead_
             "    topic: orders\n    starting_timestamp: 5\n    ending_timestamp: 5\n",
             "p.yaml:7:23: ",
         ),
-        ("format: json", "format: jsn", "p.yaml:6:21: 'jsn' is not possible: did you mean 'json'?"),
-        ("format: json", "format: raw", "p.yaml:6:12: raw bytes have no schema"),
+        ("format: json", "format: jsn", "p.yaml:6:21: 'jsn' is not allowed: did you mean 'json'?"),
+        ("format: json", "format: raw", "p.yaml:6:12: format raw takes no schema"),
         (', schema: "id long"', "", "p.yaml:6:12: format json needs one of 'schema' and 'schema_file'"),
         ('"id long"', '"id"', "p.yaml:6:35: not a DDL schema"),
         ('"id long"', '"id array<long"', "p.yaml:6:35: not a DDL schema"),
-        ('schema: "id long"', "schema_file: nowhere.avsc", "p.yaml:6:40: there is no file nowhere.avsc"),
+        ('schema: "id long"', "schema_file: nowhere.avsc", "p.yaml:6:40: file nowhere.avsc does not exist"),
         ("schema:", "confluent: true, schema:", "p.yaml:6:38: only for Avro"),
         ("    sql: SELECT * FROM orders\n", "", "p.yaml:8:5: a step needs one of"),
-        ("    sql: SELECT", "    python: a.b:c\n    sql: SELECT", "p.yaml:9:13: excludes 'sql'"),
+        ("    sql: SELECT", "    python: a.b:c\n    sql: SELECT", "p.yaml:9:13: cannot be used with 'sql'"),
         ("    sql: SELECT * FROM orders", "    python: no-function", "p.yaml:9:13: 'no-function' does not match"),
         (
             "    sql: SELECT * FROM orders",
@@ -93,7 +95,7 @@ def test_a_good_file_becomes_a_pipeline_with_a_query_for_each_sink_and_the_dead_
         ("    path: out\n", "    path: out\n    merge: {keys: []}\n", "p.yaml:13:12: merge needs 'order_by'"),
         ("trigger: available_now", "trigger: every minute", "p.yaml:13:10: 'every minute' does not match"),
         ("trigger: available_now", "dead_letters: {topc: x}", "p.yaml:13:16: unknown key 'topc'"),
-        ("trigger: available_now", "trigger: once\ntrigger: once", "p.yaml:14:1: the key 'trigger' is here twice"),
+        ("trigger: available_now", "trigger: once\ntrigger: once", "p.yaml:14:1: the key 'trigger' is given twice"),
         ("trigger: available_now", "trigger: !!python/object:os.system x", "p.yaml:13:10: the tag"),
         ("trigger: available_now", "trigger: [", "p.yaml:14:1: not YAML"),
         ("steps:", "\tsteps:", "p.yaml:7:1: not YAML"),
@@ -136,7 +138,7 @@ def test_a_pipeline_without_a_stream_is_refused() -> None:
 
 
 def test_a_problem_in_plain_values_has_a_path() -> None:
-    with pytest.raises(PipelineError, match=r"pipeline: sinks\.0\.mode: 'appendd' is not possible"):
+    with pytest.raises(PipelineError, match=r"pipeline: sinks\.0\.mode: 'appendd' is not allowed"):
         Pipeline.from_dict(
             {
                 "name": "x",
@@ -144,6 +146,37 @@ def test_a_problem_in_plain_values_has_a_path() -> None:
                 "sinks": [{"type": "console", "mode": "appendd"}],
             }
         )
+
+
+STYLES = {
+    "plain": "sql: SELECT a FROM here",
+    "plain over lines": "sql: SELECT a\n      FROM here",
+    "single quotes": "sql: 'SELECT a FROM here'",
+    "double quotes": 'sql: "SELECT a FROM here"',
+    "literal": "sql: |\n      SELECT a\n        FROM here\n",
+    "literal, stripped": "sql: |-\n\n      SELECT a\n      FROM here\n",
+    "folded": "sql: >-\n      SELECT a\n      FROM here\n",
+}
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_place_in_a_text_is_found_in_the_file_however_it_is_written(style: str) -> None:
+    file = f"steps:\n  - name: x\n    {STYLES[style]}"
+    document = parse_document(file)
+    sql: str = document.value["steps"][0]["sql"]
+    before = sql[: sql.index("here")]
+
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    position = document.problem(("steps", 0, "sql"), "wrong", inside=(line, column)).position
+
+    assert position is not None
+    assert file.splitlines()[position.line - 1][position.column - 1 :].startswith("here")
+
+
+def test_a_place_beyond_an_escape_is_that_of_the_text() -> None:
+    document = parse_document('sql: "SELECT\\ta FROM here"')
+
+    assert document.problem(("sql",), "wrong", inside=(1, 15)).position == Position(1, 6)
 
 
 def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
@@ -201,8 +234,8 @@ sinks:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("[g]", "['a(']", "p.yaml:5:43: no regular expression: "),
-        ("topic: t", "topics: [t, s]", "p.yaml:5:42: groups go with one source of type topic"),
+        ("[g]", "['a(']", "p.yaml:5:43: not a regular expression: "),
+        ("topic: t", "topics: [t, s]", "p.yaml:5:42: needs exactly one source of type topic"),
         ("topic: u", "topic: t", "p.yaml:5:42: the topic is mirrored into itself"),
     ],
 )
@@ -239,5 +272,5 @@ def test_the_published_schema_is_that_of_the_model() -> None:
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "examples" / "pipelines").glob("*.yaml")), ids=lambda file: file.name)
-def test_the_examples_are_right(file: Path) -> None:
+def test_the_examples_are_valid(file: Path) -> None:
     Pipeline.load(file)

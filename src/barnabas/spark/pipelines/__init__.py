@@ -5,7 +5,7 @@
     pipeline = Pipeline.load("orders.yaml")          # or Pipeline.from_dict({...}); PipelineError names line and column
     pipeline.explain()                               # the plans, nothing is run
     done = pipeline.run(once=True)                   # up to what is there now; or seconds=30; or until stopped
-    done.rows, done.queries["archive"].rows
+    done.queries["archive"].rows_written
 
 A pipeline that runs beside other work (`start` does not block):
 
@@ -31,6 +31,6 @@ Each sink is a query of its own, with a checkpoint of its own below the pipeline
 """
 
 from barnabas.spark.pipelines.pipeline import Pipeline
-from barnabas.spark.pipelines.problems import PipelineError, Problem
+from barnabas.spark.pipelines.problems import PipelineError, PipelineFailed, PipelineRunning, Problem
 
-__all__ = ["Pipeline", "PipelineError", "Problem"]
+__all__ = ["Pipeline", "PipelineError", "PipelineFailed", "PipelineRunning", "Problem"]

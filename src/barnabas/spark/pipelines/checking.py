@@ -110,7 +110,7 @@ class _Rules:
         if [source.topic, source.topics, source.pattern].count(None) != 2:
             yield self._problem(path, "topic needs one of 'topic', 'topics' and 'pattern'")
         if source.starting_timestamp is not None and source.starting_offsets != "earliest":
-            yield self._problem((*path, "starting_offsets"), "excludes 'starting_timestamp'")
+            yield self._problem((*path, "starting_offsets"), "cannot be used with 'starting_timestamp'")
         bounds = (source.starting_timestamp or 0, source.ending_timestamp)
         if bounds[1] is not None and bounds[1] <= bounds[0]:
             yield self._problem((*path, "ending_timestamp"), "ends before it starts")
@@ -119,7 +119,7 @@ class _Rules:
 
     def _check_table(self, source: TableSource, path: Path) -> Iterator[Problem]:
         if (source.format == "iceberg") != (source.table is not None):
-            yield self._problem(path, "'table' goes with format iceberg")
+            yield self._problem(path, "'table' is for format iceberg, which needs it")
         if source.version is not None and source.format != "delta":
             yield self._problem((*path, "version"), "only Delta tables have versions here")
         if source.stream and source.format == "iceberg":
@@ -127,15 +127,15 @@ class _Rules:
 
     def _check_step(self, step: Step, path: Path) -> Iterator[Problem]:
         if step.sql is not None and step.python is not None:
-            yield self._problem((*path, "python"), "excludes 'sql'")
+            yield self._problem((*path, "python"), "cannot be used with 'sql'")
         if step.sql is None and step.python is None and step.parse is None and step.watermark is None:
             yield self._problem(path, "a step needs one of 'sql', 'python', 'parse' and 'watermark'")
         if step.sql is not None and step.inputs:
-            yield self._problem((*path, "inputs"), "SQL names its views itself")
+            yield self._problem((*path, "inputs"), "only for 'python' and 'parse': SQL names its views itself")
         if step.options and step.python is None:
             yield self._problem((*path, "options"), "only for 'python'")
         if step.python is None and len(step.inputs) > 1:
-            yield self._problem((*path, "inputs"), "only a function takes several")
+            yield self._problem((*path, "inputs"), "only a 'python' step takes several inputs")
         for index, name in enumerate(step.inputs):
             yield from self._check_view(name, (*path, "inputs", index))
         if step.parse is not None:
@@ -144,7 +144,7 @@ class _Rules:
     def _check_parse(self, parse: Parse, path: Path) -> Iterator[Problem]:
         given = [parse.schema, parse.schema_file].count(None)
         if parse.format == "raw" and given != 2:
-            yield self._problem(path, "raw bytes have no schema")
+            yield self._problem(path, "format raw takes no schema")
         if parse.format != "raw" and given != 1:
             yield self._problem(path, f"format {parse.format} needs one of 'schema' and 'schema_file'")
         if parse.confluent and parse.format != "avro":
@@ -152,7 +152,7 @@ class _Rules:
         if parse.schema_file is not None and self._document.file is not None:
             file = FilePath(self._document.file).parent / parse.schema_file
             if not file.is_file():
-                yield self._problem((*path, "schema_file"), f"there is no file {file}")
+                yield self._problem((*path, "schema_file"), f"file {file} does not exist")
         if parse.format == "json" and parse.schema is not None and not _looks_like_ddl(parse.schema):
             yield self._problem((*path, "schema"), "not a DDL schema such as: id long, name string")
 
@@ -178,14 +178,14 @@ class _Rules:
     def _check_sync(self, sink: TopicSink, path: Path) -> Iterator[Problem]:
         source = topic_source_of(self._model)
         if source is None:
-            yield self._problem((*path, "sync_groups"), "groups go with one source of type topic, with one 'topic'")
+            yield self._problem((*path, "sync_groups"), "needs exactly one source of type topic, with one 'topic'")
         elif (sink.bootstrap, sink.topic) == (source.bootstrap, source.topic):
             yield self._problem((*path, "sync_groups"), "the topic is mirrored into itself")
         for index, each in enumerate(sink.sync_groups):
             try:
                 re.compile(each)
             except re.error as error:
-                yield self._problem((*path, "sync_groups", index), f"no regular expression: {error}")
+                yield self._problem((*path, "sync_groups", index), f"not a regular expression: {error}")
 
     def _check_dead_letters(self) -> Iterator[Problem]:
         parses = any(isinstance(each, TopicSource) and each.parse for each in self._model.sources)

@@ -5,6 +5,7 @@ own consumer group, and none waits for another. Nothing is run here.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,9 +31,10 @@ from barnabas.spark.pipelines.model import (
 )
 from barnabas.spark.pipelines.modules import find_function
 from barnabas.spark.pipelines.problems import Path as DocumentPath
-from barnabas.spark.pipelines.problems import PipelineError
+from barnabas.spark.pipelines.problems import PipelineError, Problem, part, part_of
+from barnabas.spark.pipelines.progress import ROWS_WRITTEN
 from barnabas.spark.pipelines.reasons import reason_of
-from barnabas.spark.pipelines.writing import Writer, topic_writer, writer_of
+from barnabas.spark.pipelines.writing import Writer, is_counted, output_mode, topic_writer, writer_of
 from barnabas.spark.tables.settings import TableSettings
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 DEAD_LETTERS: Final = "dead_letters"
+_MODE_CHECK: Final = "spark.sql.streaming.unsupportedOperationCheck"
+# Spark says where in SQL in three ways, and counts columns from 0 or from 1.
+_INSIDE: Final = re.compile(r"\bline (?P<line>\d+),? pos(?:ition (?P<from_1>\d+)| (?P<from_0>\d+))")
 # What a pipeline needs of Spark: a batch that is run again must have the same tasks, and a bad record must not end it.
 _SESSION: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -106,14 +111,15 @@ def query_names(model: PipelineModel) -> list[str]:
 
 def compile_pipeline(model: PipelineModel, surroundings: Surroundings, spark: "SparkSession") -> list[Query]:
     """The queries of a pipeline; what Spark refuses is a `PipelineError` with its place in the file."""
-    names = query_names(model)
-    queries = []
-    for index, sink in enumerate(model.sinks):
-        views = _Views(model, surroundings, _session(spark, model), names[index])
-        views.build()
-        with _placed(surroundings, ("sinks", index)):
-            frame, writer = writer_of(sink, views.frames[view_of(model, sink)], surroundings)
-        queries.append(Query(names[index], frame, writer))
+    queries: list[Query] = []
+    problems: dict[str, Problem] = {}
+    for index in range(len(model.sinks)):
+        try:
+            queries.append(_compile_sink(model, surroundings, spark, index))
+        except PipelineError as error:  # a view that is wrong is so for every sink
+            problems |= {str(problem): problem for problem in error.problems}
+    if problems:
+        raise PipelineError(list(problems.values()))
     letters = dead_letters_of(model)
     if letters is not None:
         views = _Views(model, surroundings, _session(spark, model), DEAD_LETTERS)
@@ -122,6 +128,34 @@ def compile_pipeline(model: PipelineModel, surroundings: Surroundings, spark: "S
         writer = topic_writer(letters.topic, letters.bootstrap or surroundings.bootstrap, {})
         queries.append(Query(DEAD_LETTERS, frame, writer))
     return queries
+
+
+def _compile_sink(model: PipelineModel, surroundings: Surroundings, spark: "SparkSession", index: int) -> Query:
+    name, sink = query_names(model)[index], model.sinks[index]
+    views = _Views(model, surroundings, _session(spark, model), name)
+    views.build()
+    with _placed(surroundings, ("sinks", index)):
+        frame, writer = writer_of(sink, views.frames[view_of(model, sink)], surroundings)
+        with part("mode"):
+            _refuse_mode(frame, output_mode(sink))
+    return Query(name, frame if is_counted(sink) else _counted(frame), writer)
+
+
+def _refuse_mode(frame: "DataFrame", mode: str) -> None:
+    """What Spark would refuse when the query is started; over Connect only then."""
+    session: Any = frame.sparkSession
+    if is_connected(session) or session.conf.get(_MODE_CHECK, "true") != "true":
+        return
+    java = session._jvm.org.apache.spark.sql
+    wanted = getattr(java.streaming.OutputMode, mode.capitalize())()
+    checker = java.catalyst.analysis.UnsupportedOperationChecker
+    checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), wanted)
+
+
+def _counted(frame: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return frame.observe(ROWS_WRITTEN, F.count(F.lit(1)).alias("rows"))
 
 
 def _session(spark: "SparkSession", model: PipelineModel) -> "SparkSession":
@@ -261,7 +295,7 @@ class _Views:
         function = find_function(target, self._surroundings.base)
         made = function(*inputs, **options)
         if not hasattr(made, "writeStream"):
-            raise BarnabasError(f"{target} gave {type(made).__name__} and not a data frame")
+            raise BarnabasError(f"{target} returned {type(made).__name__}, not a DataFrame")
         _ = made.columns  # as with SQL
         return made  # type: ignore[no-any-return]
 
@@ -276,12 +310,25 @@ def _placed(surroundings: Surroundings, path: DocumentPath) -> "Iterator[None]":
     except PipelineError:
         raise
     except (BarnabasError, PySparkException) as error:
-        raise PipelineError([surroundings.document.problem(path, _reason_of(error))]) from None
+        raise PipelineError([_problem_of(error, surroundings.document, path)]) from None
     except Exception as error:
         # What Java throws and PySpark has no name for; its text is a wall, with the stack of Java. Not over Connect.
         if type(error).__name__ != "Py4JJavaError":
             raise
-        raise PipelineError([surroundings.document.problem(path, _reason_of(error))]) from None
+        raise PipelineError([_problem_of(error, surroundings.document, path)]) from None
+
+
+def _problem_of(error: Exception, document: Document, path: DocumentPath) -> Problem:
+    """A refusal with its place in the file, and within the SQL if it says one."""
+    whole = (*path, *part_of(error))
+    found = _INSIDE.search(str(error))
+    if found is None:
+        return document.problem(whole, _reason_of(error))
+    line = int(found["line"])
+    column = int(found["from_1"]) if found["from_1"] else int(found["from_0"]) + 1
+    return document.problem(
+        whole, f"{_reason_of(error)} (line {line}, column {column} of this text)", inside=(line, column)
+    )
 
 
 def _reason_of(error: Exception) -> str:

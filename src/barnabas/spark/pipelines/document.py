@@ -4,7 +4,7 @@ Reads YAML as version 1.2 does: `on` and `yes` are words, 2024-05-01 is text, 10
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
@@ -23,11 +23,19 @@ class Document:
     file: str | None
     keys: dict[Path, Position]
     values: dict[Path, Position]
+    texts: dict[Path, "_Source"] = field(default_factory=dict)
 
-    def problem(self, path: Path, message: str, *, at_key: bool = False) -> Problem:
-        """A problem with its place: that of the nearest thing above it which the file has."""
+    def problem(
+        self, path: Path, message: str, *, at_key: bool = False, inside: tuple[int, int] | None = None
+    ) -> Problem:
+        """A problem with its place: that of the nearest thing above it which the file has.
+
+        `inside` is the line and the column within a text of several lines or few, both from 1, as Spark says of SQL.
+        """
         places = self.keys if at_key else self.values
         position = places.get(path)
+        if inside is not None and path in self.texts:
+            position = self.texts[path].position(*inside) or position
         above = path
         while position is None and above:
             above = above[:-1]
@@ -38,7 +46,7 @@ class Document:
 def parse_document(text: str, file: str | None = None) -> Document:
     """The document in a text; raises `PipelineError` if it is no YAML."""
     if len(text) > MAX_BYTES:
-        raise PipelineError([Problem(f"more than {MAX_BYTES:,} characters are no pipeline", file=file)])
+        raise PipelineError([Problem(f"longer than {MAX_BYTES:,} characters", file=file)])
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -47,16 +55,47 @@ def parse_document(text: str, file: str | None = None) -> Document:
         raise PipelineError([Problem(" ".join(str(error).split()), file=file)]) from None
     except RecursionError:
         raise PipelineError([Problem("nested too deeply", file=file)]) from None
-    reader = _Reader(file)
+    reader = _Reader(file, text)
     value = None if node is None else reader.read(node, ())
     if reader.problems:
         raise PipelineError(reader.problems)
-    return Document(value, file, reader.keys, reader.values)
+    return Document(value, file, reader.keys, reader.values, reader.texts)
 
 
 def as_document(value: Any) -> Document:
     """Plain values as a document without places."""
     return Document(value, None, {}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A text of a document, and how it is written in the file, whatever the style."""
+
+    value: str
+    written: str
+    start: Position
+
+    def position(self, line: int, column: int) -> Position | None:
+        """The place in the file of a place in the text; None if the two cannot be brought together."""
+        lines = self.value.splitlines(keepends=True)
+        index = sum(map(len, lines[: line - 1])) + column - 1
+        at = 0
+        for character in self.value[: index + 1]:
+            if character.isspace():  # folded, indented or at the end of a line
+                continue
+            at = self._skip_spaces(at)
+            if not self.written.startswith(character, at):
+                return None  # an escape
+            at += 1
+        before = self.written[: max(at - 1, 0)]
+        newlines = before.count("\n")
+        column_at = len(before) - before.rfind("\n") if newlines else self.start.column + len(before)
+        return Position(self.start.line + newlines, column_at)
+
+    def _skip_spaces(self, at: int) -> int:
+        while at < len(self.written) and self.written[at].isspace():
+            at += 1
+        return at
 
 
 class _Loader(yaml.SafeLoader):
@@ -78,8 +117,10 @@ _Loader.add_implicit_resolver(
 
 
 class _Reader:
-    def __init__(self, file: str | None) -> None:
+    def __init__(self, file: str | None, text: str) -> None:
         self._file = file
+        self._text = text
+        self.texts: dict[Path, _Source] = {}
         self.keys: dict[Path, Position] = {}
         self.values: dict[Path, Position] = {}
         self.problems: list[Problem] = []
@@ -99,11 +140,11 @@ class _Reader:
         found: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                self._note(key_node, path, "a key must be a word")
+                self._note(key_node, path, "a key must be a plain scalar")
                 continue
             key = str(key_node.value)
             if key in found:
-                self._note(key_node, (*path, key), f"the key {key!r} is here twice")
+                self._note(key_node, (*path, key), f"the key {key!r} is given twice")
                 continue
             self.keys[(*path, key)] = _position(key_node.start_mark)
             found[key] = self.read(value_node, (*path, key))
@@ -121,9 +162,21 @@ class _Reader:
             case "float":
                 return float(text)
             case "str" | "int":
+                self.texts[path] = self._source(node, text)
                 return text
-        self._note(node, path, f"the tag {node.tag} means nothing here")
+        self._note(node, path, f"the tag {node.tag} is not supported")
         return None
+
+    def _source(self, node: Any, value: str) -> _Source:
+        written = self._text[node.start_mark.index : node.end_mark.index]
+        start = _position(node.start_mark)
+        if node.style in ("|", ">"):  # what it says begins on the next line
+            written = written.partition("\n")[2]
+            start = Position(start.line + 1, 1)
+        elif node.style in ('"', "'"):
+            written = written[1:]
+            start = Position(start.line, start.column + 1)
+        return _Source(value, written, start)
 
     def _note(self, node: yaml.Node, path: Path, message: str) -> None:
         self.problems.append(Problem(message, path, _position(node.start_mark), self._file))

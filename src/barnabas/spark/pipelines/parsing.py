@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.core.errors import InvalidRequest
 from barnabas.spark.pipelines.model import Parse
+from barnabas.spark.pipelines.problems import part
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -48,8 +49,9 @@ def split(frame: "DataFrame", parse: Parse, *, base: Path, pipeline: str) -> Spl
     from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
     if parse.format != "raw" and parse.column not in frame.columns:
-        raise InvalidRequest(f"there is no column {parse.column!r} to parse: there is {', '.join(frame.columns)}")
-    parsed = _parse(frame, parse, read_schema(parse, base))
+        raise InvalidRequest(f"no column {parse.column!r} to parse; the columns are {', '.join(frame.columns)}")
+    with part("schema" if parse.schema_file is None else "schema_file"):
+        parsed = _parse(frame, parse, read_schema(parse, base))
     checked = _check(parsed, parse.checks)
     # A condition on the error alone would let Spark read each record twice.
     good = _good_columns(checked.where(F.col(_ERROR).isNull()), parse)
@@ -68,7 +70,11 @@ def _parse(frame: "DataFrame", parse: Parse, schema: str) -> "DataFrame":
         decoded = frame.withColumn(_PARSED, avro_decoder(schema, confluent=parse.confluent)(value))
         return decoded.withColumn(_ERROR, F.col(f"{_PARSED}.{_ERROR}"))
     text = value.cast("string")
-    with_corrupt = f"{schema.strip().rstrip(',')}, {_CORRUPT} string"
+    schema = schema.rstrip().rstrip(",")
+    _ = frame.sparkSession.createDataFrame(
+        [], schema
+    ).columns  # says where in it something is wrong, as from_json does not
+    with_corrupt = f"{schema}, {_CORRUPT} string"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     read = frame.withColumn(_PARSED, F.from_json(text, with_corrupt, options))
     is_bad = value.isNotNull() & (F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull())
@@ -86,9 +92,19 @@ def _check(frame: "DataFrame", checks: Sequence[str]) -> "DataFrame":
     seen = frame.select("*", *(F.col(f"{_PARSED}.`{name}`").alias(name) for name in names if name not in frame.columns))
     # A field that is named as a column of the record is not seen by its name beside that column, but by its struct.
     error: Column = F.col(_ERROR)
-    for check in checks:
+    for index, check in enumerate(checks):
+        with part("checks", index):
+            _refuse_no_condition(seen, check)
         error = F.coalesce(error, F.when(~F.coalesce(F.expr(check), F.lit(False)), F.lit(f"fails the check: {check}")))
     return seen.withColumn(_ERROR, error).select(*frame.columns)
+
+
+def _refuse_no_condition(frame: "DataFrame", check: str) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    kind = frame.select(F.expr(check)).dtypes[0][1]
+    if kind != "boolean":
+        raise InvalidRequest(f"a check must be true or false, and this is of type {kind}: {check}")
 
 
 def _parsed_names(frame: "DataFrame") -> list[str]:

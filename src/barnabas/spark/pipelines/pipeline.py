@@ -2,18 +2,19 @@
 
 import contextlib
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from barnabas.core.errors import BarnabasError
-from barnabas.spark.connecting import connect, is_connected
+from barnabas.spark.connecting import close_session, connect, is_connected
 from barnabas.spark.pipelines import compiling
 from barnabas.spark.pipelines.checking import check_document
+from barnabas.spark.pipelines.claiming import Claim
 from barnabas.spark.pipelines.document import Document, as_document, parse_document
-from barnabas.spark.pipelines.model import PipelineModel, TopicSink, TopicSource
+from barnabas.spark.pipelines.model import PipelineModel, TopicSource
 from barnabas.spark.pipelines.problems import PipelineError, Problem
 from barnabas.spark.pipelines.progress import PipelineProgress
 from barnabas.spark.pipelines.running import RunningPipeline
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
 
 
 class Pipeline:
-    """A pipeline that is right as far as can be told without Spark: `PipelineError` says what is not."""
+    """A pipeline that is valid as far as can be told without Spark: `PipelineError` says what is wrong."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
         self.model: PipelineModel = check_document(document)
         self._surroundings = compiling.surroundings_of(document, self.model)
+        self._claim = Claim(self.name, self.checkpoint)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -88,10 +90,29 @@ class Pipeline:
         text: str = yaml.safe_dump(_types_first(values), sort_keys=False, allow_unicode=True, width=110)
         return text
 
+    def check_topics(self) -> None:
+        """Raise `PipelineError` if a topic that it reads does not exist, `Unreachable` if no broker answers."""
+        from barnabas.spark.pipelines import topics
+
+        topics.check_topics(self.model, self._surroundings, topics.PATIENCE_S)
+
     def validate(self, spark: "SparkSession | None" = None) -> None:
-        """Raise `PipelineError` if Spark would refuse it. Without Spark: it is there, so it has been checked."""
+        """Raise `PipelineError` if Spark would refuse it: SQL, columns, types, and whether rows fit their tables.
+
+        Without Spark only its structure is checked, and that was done when it was made. Topics: see `check_topics`.
+        """
         if spark is not None:
-            compiling.compile_pipeline(self.model, self._surroundings, spark)
+            for query in compiling.compile_pipeline(self.model, self._surroundings, spark):
+                close_session(query.frame.sparkSession)
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """For the time of a block nobody else can run it; raises `PipelineRunning` if somebody does."""
+        self._claim.take()
+        try:
+            yield
+        finally:
+            self._claim.release()
 
     def explain(self, spark: "SparkSession | None" = None, *, mode: str = "formatted") -> str:
         """The plan of each query; nothing is run."""
@@ -104,14 +125,25 @@ class Pipeline:
         return "\n".join(parts)
 
     def start(self, spark: "SparkSession | None" = None, *, once: bool = False) -> RunningPipeline:
-        """Start all queries, and return. Topics that it writes and that are not there are made."""
-        from barnabas.spark.pipelines.group_sync import GroupSync, mirrored_topics
+        """Start all queries, and return. Topics that it writes and that are not there are made.
 
-        queries = compiling.compile_pipeline(self.model, self._surroundings, spark or self.session())
-        self._create_topics()
-        trigger = "available_now" if once else self.model.trigger
-        companions = [GroupSync(each) for each in mirrored_topics(self.model, self._surroundings.bootstrap)]
-        return RunningPipeline(self.name, self.checkpoint).start(queries, trigger, companions)
+        Raises `PipelineError` if something is wrong with it, and `PipelineRunning` if it runs already.
+        """
+        from barnabas.spark.pipelines.group_sync import GroupSync, mirrored_topics
+        from barnabas.spark.pipelines.topics import START_PATIENCE_S, check_topics, create_topics
+
+        self._claim.begin()
+        try:
+            check_topics(self.model, self._surroundings, START_PATIENCE_S)
+            queries = compiling.compile_pipeline(self.model, self._surroundings, spark or self.session())
+            create_topics(self.model, self._surroundings)
+            trigger = "available_now" if once else self.model.trigger
+            companions = [GroupSync(each) for each in mirrored_topics(self.model, self._surroundings.bootstrap)]
+            running = RunningPipeline(self.name, self.checkpoint, on_close=self._claim.release)
+            return running.start(queries, trigger, companions)
+        except BaseException:
+            self._claim.release()
+            raise
 
     def run(
         self,
@@ -133,21 +165,6 @@ class Pipeline:
         """The Spark session to run in: the one there is, or a local one of our own, or the one named."""
         settings = {name: str(value) for name, value in self.model.spark.items()}
         return open_session(self.name, master=master, remote=remote, settings=settings)
-
-    def _create_topics(self) -> None:
-        from barnabas.client.bus import Bus
-
-        wanted: dict[tuple[str, str], int | None] = {}
-        for sink in self.model.sinks:
-            if isinstance(sink, TopicSink) and sink.topic is not None:
-                wanted[sink.bootstrap or self._surroundings.bootstrap, sink.topic] = sink.partitions
-        letters = compiling.dead_letters_of(self.model)
-        if letters is not None:
-            wanted[letters.bootstrap or self._surroundings.bootstrap, letters.topic] = letters.partitions
-        for (bootstrap, topic), partitions in wanted.items():
-            with Bus(bootstrap, client_id="barnabas-pipeline") as bus:
-                if topic not in {each.name for each in bus.list_topics()}:
-                    bus.create_topic(topic, partitions=partitions, exist_ok=True)
 
 
 def open_session(

@@ -1,7 +1,9 @@
 """What is wrong with a pipeline, and where in its file."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from barnabas.core.errors import BarnabasError, InvalidRequest
 
@@ -43,6 +45,28 @@ class PipelineError(InvalidRequest):
 
 class PipelineFailed(BarnabasError):
     """A query of a running pipeline ended with an error."""
+
+
+class PipelineRunning(BarnabasError):
+    """A pipeline that runs already, and cannot be started a second time."""
+
+
+_PART: Final = "_barnabas_part"
+
+
+@contextmanager
+def part(*path: str | int) -> Iterator[None]:
+    """Whatever is raised inside is about this part of what the code outside is about; see `part_of`."""
+    try:
+        yield
+    except Exception as error:
+        setattr(error, _PART, (*path, *part_of(error)))
+        raise
+
+
+def part_of(error: Exception) -> Path:
+    found: Path = getattr(error, _PART, ())
+    return found
 
 
 def silence_refusals() -> None:

@@ -16,15 +16,19 @@ from barnabas.spark.tables.files import local_path
 
 State: TypeAlias = Literal["running", "stopped", "done", "failed"]
 FILE_NAME: Final = "progress.json"
+ROWS_WRITTEN: Final = "barnabas_rows_written"  # the metric that a query of ours observes
 
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
-    """One query. `rows` were read by this run, bad ones included; `batch_id` is its last batch, -1 before the first."""
+    """One query in this run. `rows_written` were given to its sink by batches that are done; `rows` were read for that,
+    bad ones included. `batch_id` is its last batch, -1 before the first.
+    """
 
     name: str
     batch_id: int = -1
     rows: int = 0
+    rows_written: int = 0
     rows_per_second: float = 0.0
     batch_ms: int = 0
     offsets: str = ""
@@ -43,11 +47,30 @@ class QueryProgress:
             self,
             batch_id=batch_id,
             rows=self.rows + int(_of_all_sources(report, "numInputRows")),
+            rows_written=self.rows_written + _rows_written(report),
             rows_per_second=float(_of_all_sources(report, "processedRowsPerSecond")),
             batch_ms=int(durations.get("triggerExecution", 0)),
             offsets="; ".join(str(source["endOffset"]) for source in sources),
             watermark=(report.get("eventTime") or {}).get("watermark"),
         )
+
+
+def _rows_written(report: Mapping[str, Any]) -> int:
+    """As we counted them where Spark does not."""
+    counted = (report.get("observedMetrics") or {}).get(ROWS_WRITTEN)
+    if counted is not None:
+        return _only_number(counted) or 0
+    return max(0, int((report.get("sink") or {}).get("numOutputRows") or 0))
+
+
+def _only_number(value: Any) -> int | None:
+    """The number in a row of one; over Connect it comes in lists within it, and without its name."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    found = map(_only_number, value if isinstance(value, list | tuple) else ())
+    return next((each for each in found if each is not None), None)
 
 
 def _of_all_sources(report: Mapping[str, Any], name: str) -> float:
@@ -72,6 +95,10 @@ class PipelineProgress:
         """Rows read, by the query that read most: each reads the sources for itself."""
         return max((query.rows for query in self.queries.values()), default=0)
 
+    def summary(self) -> str:
+        """What each query has written, in one line."""
+        return ", ".join(map(_summary, self.queries.values()))
+
     def describe_state(self) -> str:
         """The state, in words; a file that says "running" may have been left behind by who was killed."""
         if self.state != "running":
@@ -79,8 +106,13 @@ class PipelineProgress:
         host, _, process = self.process.partition("/")
         if host != socket.gethostname():
             silent_s = time.time() - self.updated_s
-            return "running" if silent_s < _SILENT_S else f"not heard of (was running on {host or 'another machine'})"
+            return "running" if silent_s < _SILENT_S else f"unknown (was running on {host or 'another machine'})"
         return "running" if process == _process_id(process.partition(".")[0]) else "not running (was killed)"
+
+
+def _summary(query: QueryProgress) -> str:
+    rows = "1 row" if query.rows_written == 1 else f"{query.rows_written:,} rows"
+    return f"{query.name} {rows} written" + ("" if query.batch_id < 0 else f" up to batch {query.batch_id}")
 
 
 _SILENT_S: Final = 30.0

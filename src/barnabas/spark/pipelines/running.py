@@ -38,8 +38,9 @@ class Companion(Protocol):
 class RunningPipeline:
     """The started queries of a pipeline. `stop` it, or use it in a `with`."""
 
-    def __init__(self, name: str, checkpoint: str) -> None:
+    def __init__(self, name: str, checkpoint: str, *, on_close: Callable[[], None] = lambda: None) -> None:
         self._name = name
+        self._on_close = on_close
         self._checkpoint = checkpoint
         self._queries: dict[str, StreamingQuery] = {}
         self._streams: dict[str, DataStreamWriter] = {}
@@ -149,6 +150,8 @@ class RunningPipeline:
         self._queries.clear()
         while self._sessions:
             close_session(self._sessions.pop())
+        on_close, self._on_close = self._on_close, lambda: None  # once: it may be another's by then
+        on_close()
 
     def _failed_for_good(self) -> bool:
         """Whether a query has failed; one whose Python came too late is started again, a few times."""

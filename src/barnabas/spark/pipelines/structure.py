@@ -115,7 +115,7 @@ class _Checker:
             case inspect.LiteralType():
                 if value not in expected.values:
                     hint = nearest(str(value), [str(each) for each in expected.values])
-                    yield self._document.problem(path, f"{value!r} is not possible: {hint}")
+                    yield self._document.problem(path, f"{value!r} is not allowed: {hint}")
             case inspect.NoneType():
                 yield self._misfit(value, "nothing", path)
             case _:

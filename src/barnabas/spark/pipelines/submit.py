@@ -30,8 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     except BarnabasError as refusal:
         print(f"barnabas: {refusal}", file=sys.stderr)
         return 1
-    read = ", ".join(f"{query.name} {query.rows:,} rows" for query in final.queries.values())
-    print(f"pipeline {final.name}: {final.state}; {read}")
+    print(f"pipeline {final.name}: {final.state}; {final.summary()}")
     return 0
 
 

@@ -17,7 +17,9 @@ from barnabas.spark.pipelines.model import (
     TopicSink,
     duration_ms,
 )
+from barnabas.spark.pipelines.problems import part
 from barnabas.spark.tables.files import open_filesystem
+from barnabas.spark.tables.fitting import check_fits
 from barnabas.spark.tables.settings import DELETE_COLUMN, TableSettings
 
 if TYPE_CHECKING:
@@ -26,6 +28,23 @@ if TYPE_CHECKING:
 
 Writer: TypeAlias = Callable[["DataStreamWriter", str], "DataStreamWriter"]
 _MARK: Final = "barnabas-writer-id"
+
+
+def is_counted(sink: Sink) -> bool:
+    """Whether Spark itself says how many rows a sink was given; of files and of foreachBatch it does not."""
+    match sink:
+        case ParquetSink():
+            return False
+        case TopicSink():
+            return sink.mode == "append"
+        case DeltaSink() | IcebergSink():
+            return sink.mode != "update"
+        case ConsoleSink():
+            return True
+
+
+def output_mode(sink: Sink) -> str:
+    return "append" if isinstance(sink, ParquetSink) else sink.mode
 
 
 class Places(Protocol):
@@ -47,7 +66,8 @@ def writer_of(sink: Sink, frame: "DataFrame", places: Places) -> tuple["DataFram
         case IcebergSink():
             return _into_iceberg(sink, frame, places)
         case ParquetSink():
-            _refuse_missing(frame, sink.partition_by)
+            with part("partition_by"):
+                _refuse_missing(frame, sink.partition_by)
             path = places.resolve(sink.path)
             options = sink.options
 
@@ -100,9 +120,9 @@ def _record_columns(sink: TopicSink, frame: "DataFrame") -> "DataFrame":
     as_bytes = {"key": sink.key, "value": sink.value}
     for name, text in as_bytes.items():
         if text is not None:
-            columns.append(
-                F.expr(text).cast("string" if not _is_bytes(frame, text) else "binary").cast("binary").alias(name)
-            )
+            with part(name):
+                kind = "binary" if _type_of(frame, text) == "binary" else "string"
+            columns.append(F.expr(text).cast(kind).cast("binary").alias(name))
         elif kinds.get(name) in ("binary", "string"):
             columns.append(F.col(name).cast("binary").alias(name))
         elif name == "value":
@@ -111,6 +131,8 @@ def _record_columns(sink: TopicSink, frame: "DataFrame") -> "DataFrame":
     kind_of = {"timestamp": "timestamp", "partition": "int", "headers": "array<struct<key:string,value:binary>>"}
     for name, text in typed.items():
         if text is not None:
+            with part(name):
+                _ = frame.select(F.expr(text).cast(kind_of[name])).columns
             columns.append(F.expr(text).cast(kind_of[name]).alias(name))
         elif kinds.get(name) == kind_of[name] and "value" in kinds and sink.value is None:
             columns.append(F.col(name))  # a record as the source had it, or as a step has made it
@@ -119,10 +141,10 @@ def _record_columns(sink: TopicSink, frame: "DataFrame") -> "DataFrame":
     return frame.select(*columns)
 
 
-def _is_bytes(frame: "DataFrame", text: str) -> bool:
+def _type_of(frame: "DataFrame", text: str) -> str:
     from pyspark.sql import functions as F  # noqa: N812
 
-    return frame.select(F.expr(text)).dtypes[0][1] == "binary"
+    return frame.select(F.expr(text)).dtypes[0][1]
 
 
 def _into_delta(sink: DeltaSink, frame: "DataFrame", places: Places) -> tuple["DataFrame", Writer]:
@@ -137,15 +159,23 @@ def _into_delta(sink: DeltaSink, frame: "DataFrame", places: Places) -> tuple["D
         merge_order=tuple(sink.merge.order_by) if sink.merge else (),
         remember_deletions_ms=duration_ms(sink.merge.remember_deletions) if sink.merge and sink.merge.delete else 0,
     )
-    _refuse_missing(frame, (*settings.partition_by, *settings.merge_keys, *settings.merge_order))
+    with part("partition_by"):
+        _refuse_missing(frame, settings.partition_by)
+    with part("merge", "keys"):
+        _refuse_missing(frame, settings.merge_keys)
+    with part("merge", "order_by"):
+        _refuse_missing(frame, settings.merge_order)
+    check_fits(settings, frame)
     if sink.merge is not None and sink.merge.delete is not None:
+        with part("merge", "delete"):
+            _ = frame.where(sink.merge.delete).columns
         frame = frame.withColumn(DELETE_COLUMN, F.coalesce(F.expr(sink.merge.delete), F.lit(False)))
     return frame, _table_writer(settings, sink.mode)
 
 
 def _into_iceberg(sink: IcebergSink, frame: "DataFrame", places: Places) -> tuple["DataFrame", Writer]:
     if sink.mode == "complete":
-        raise InvalidRequest("an Iceberg table can only be added to")
+        raise InvalidRequest("an Iceberg table can only be appended to: mode complete is not possible")
     settings = TableSettings(
         "iceberg",
         places.resolve(sink.warehouse),
@@ -154,7 +184,9 @@ def _into_iceberg(sink: IcebergSink, frame: "DataFrame", places: Places) -> tupl
         evolve=sink.evolve,
         catalog=dict(sink.catalog),
     )
-    _refuse_missing(frame, settings.partition_by)
+    with part("partition_by"):
+        _refuse_missing(frame, settings.partition_by)
+    check_fits(settings, frame)
     return frame, _table_writer(settings, sink.mode)
 
 
@@ -177,7 +209,7 @@ def _table_writer(settings: TableSettings, mode: str) -> Writer:
 def _refuse_missing(frame: "DataFrame", names: tuple[str, ...] | list[str]) -> None:
     missing = [name for name in names if name not in frame.columns]
     if missing:
-        raise InvalidRequest(f"there is no column {', '.join(missing)}: there is {', '.join(frame.columns)}")
+        raise InvalidRequest(f"no column {', '.join(missing)}; the columns are {', '.join(frame.columns)}")
 
 
 def _writer_id(checkpoint: str) -> str:

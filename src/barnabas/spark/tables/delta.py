@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from barnabas.core.errors import InvalidRequest
-from barnabas.spark.tables import steps, tombstones
+from barnabas.spark.tables import fitting, steps, tombstones
 from barnabas.spark.tables.files import WrittenFile, local_path, open_filesystem, without
 from barnabas.spark.tables.settings import DELETE_COLUMN, TableSettings
 from barnabas.spark.tables.steps import Step
@@ -110,22 +110,49 @@ def remove_staged(settings: TableSettings, query_id: str, batch_id: int) -> None
 def fit_schema(table: "DeltaTable", settings: TableSettings, schema: "pa.Schema") -> None:
     """Refuse rows that the table cannot have; add the columns that it lacks if that is asked for."""
     from deltalake import Field
-    from deltalake import Schema as DeltaSchema
 
-    present = {each.name: each.type for each in table.schema().fields}
-    wanted = DeltaSchema.from_arrow(schema).fields
-    for each in wanted:
-        if each.name in present and present[each.name] != each.type:
-            raise InvalidRequest(
-                f"column {each.name!r} of the table {settings.path} is {present[each.name]}, not {each.type}"
-            )
-    missing = [each for each in wanted if each.name not in present]
-    if missing and not settings.evolve:
-        names = ", ".join(each.name for each in missing)
-        raise InvalidRequest(f"the table {settings.path} has no {names}: with 'evolve: true' columns are added")
+    missing = refuse_misfits(table, settings, schema)
     if missing:
         table.alter.add_columns([Field(each.name, each.type, nullable=True) for each in missing])
         steps.reached(Step.EVOLVED, settings.path)
+
+
+def refuse_misfits(table: "DeltaTable", settings: TableSettings, schema: "pa.Schema") -> list[Any]:
+    """Refuse rows that the table cannot have; the columns that it lacks, where they may be added."""
+    import pyarrow as pa
+    from deltalake import Schema as DeltaSchema
+
+    there = {each.name: each for each in table.schema().fields}
+    here = DeltaSchema.from_arrow(schema).fields
+    arrow = fitting.plain_types(pa.schema(table.schema().to_arrow()))
+    fitting.refuse_types(
+        settings.path,
+        {
+            each.name: (
+                fitting.type_words(arrow.field(each.name).type),
+                fitting.type_words(schema.field(each.name).type),
+            )
+            for each in here
+            if each.name in there and there[each.name].type != each.type
+        },
+    )
+    missing = [each for each in here if each.name not in there]
+    if not settings.evolve:
+        fitting.refuse_new(settings.path, [each.name for each in missing])
+    given = set(schema.names)
+    fitting.refuse_absent(
+        settings.path, [name for name, each in there.items() if not each.nullable and name not in given]
+    )
+    return missing
+
+
+def refuse_partitions(table: "DeltaTable", settings: TableSettings) -> None:
+    there = table.metadata().partition_columns
+    if list(settings.partition_by) != there:
+        raise InvalidRequest(
+            f"the table {settings.path} is partitioned by {', '.join(there) or 'nothing'}, "
+            f"and partition_by says {', '.join(settings.partition_by) or 'nothing'}: make it say the same"
+        )
 
 
 def list_files(settings: TableSettings) -> list[tuple[str, dict[str, str | None]]]:
@@ -171,9 +198,7 @@ def _open_or_create(settings: TableSettings, schema: "pa.Schema") -> "DeltaTable
         made: DeltaTable = deltalake.DeltaTable.create(settings.path, schema, mode="ignore", partition_by=partition_by)
         steps.reached(Step.CREATED, settings.path)
         return made
-    if list(settings.partition_by) != table.metadata().partition_columns:
-        there = ", ".join(table.metadata().partition_columns) or "nothing"
-        raise InvalidRequest(f"the table {settings.path} is partitioned by {there}")
+    refuse_partitions(table, settings)
     return table
 
 

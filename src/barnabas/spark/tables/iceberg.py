@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.errors import InvalidRequest
-from barnabas.spark.tables import steps
+from barnabas.spark.tables import fitting, steps
 from barnabas.spark.tables.files import WrittenFile, local_path, open_filesystem
 from barnabas.spark.tables.settings import TableSettings
 from barnabas.spark.tables.steps import Step
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table import Table
 
+CATALOG_FILE: Final = "catalog.db"
 _PROPERTY: Final = "barnabas.batch."
 _RETRIES: Final = "commit.retry.num-retries"
 _ATTEMPTS: Final = 5
@@ -32,7 +33,7 @@ def open_catalog(settings: TableSettings) -> Any:
         raise InvalidRequest(f"the warehouse {settings.path} is not on this machine: name a catalog for it")
     local = local.absolute()
     local.mkdir(parents=True, exist_ok=True)
-    return load_catalog("barnabas", type="sql", uri=f"sqlite:///{local / 'catalog.db'}", warehouse=f"file://{local}")
+    return load_catalog("barnabas", type="sql", uri=f"sqlite:///{local / CATALOG_FILE}", warehouse=f"file://{local}")
 
 
 def commit_files(
@@ -95,13 +96,20 @@ def list_files(settings: TableSettings) -> list[str]:
 
 
 def open_table(settings: TableSettings) -> "Table":
+    table = find_table(settings)
+    if table is None:
+        raise InvalidRequest(f"there is no Iceberg table {settings.table} in {settings.path}")
+    return table
+
+
+def find_table(settings: TableSettings) -> "Table | None":
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
         table: Table = open_catalog(settings).load_table(settings.table)
         return table
     except NoSuchTableError:
-        raise InvalidRequest(f"there is no Iceberg table {settings.table} in {settings.path}") from None
+        return None
 
 
 def _open_or_create(settings: TableSettings, schema: "pa.Schema") -> "Table":
@@ -126,15 +134,40 @@ def _open_or_create(settings: TableSettings, schema: "pa.Schema") -> "Table":
 
 
 def _fit_schema(table: "Table", settings: TableSettings, schema: "pa.Schema") -> None:
-    missing = [name for name in schema.names if name not in {field.name for field in table.schema().fields}]
-    if missing and not settings.evolve:
-        raise InvalidRequest(
-            f"the table {settings.table} has no {', '.join(missing)}: with 'evolve: true' it gets them"
-        )
-    if missing:
+    if refuse_misfits(table, settings, schema):
         with table.update_schema() as update:
             update.union_by_name(schema)
         steps.reached(Step.EVOLVED, settings.path)
+
+
+def refuse_misfits(table: "Table", settings: TableSettings, schema: "pa.Schema") -> list[str]:
+    """Refuse rows that the table cannot have; the columns that it lacks, where they may be added."""
+    there = {each.name: each for each in fitting.plain_types(table.schema().as_arrow())}
+    name = f"{settings.table} in {settings.path}"
+    fitting.refuse_types(
+        name,
+        {
+            each.name: (fitting.type_words(there[each.name].type), fitting.type_words(each.type))
+            for each in schema
+            if each.name in there and not _can_hold(there[each.name].type, each.type)
+        },
+    )
+    missing = [each for each in schema.names if each not in there]
+    if not settings.evolve:
+        fitting.refuse_new(name, missing)
+    given = set(schema.names)
+    fitting.refuse_absent(name, [each for each, field in there.items() if not field.nullable and each not in given])
+    return missing
+
+
+def _can_hold(there: "pa.DataType", here: "pa.DataType") -> bool:
+    """Whether a column of the table takes values of a type: its own, or a narrower one that Iceberg widens."""
+    import pyarrow as pa
+
+    widened = {pa.int64(): (pa.int32(), pa.int16(), pa.int8()), pa.float64(): (pa.float32(),)}
+    if here in widened.get(there, ()) or (there == pa.int32() and here in (pa.int16(), pa.int8())):
+        return True
+    return fitting.type_words(there) == fitting.type_words(here)
 
 
 def _uri(root: str, path: str) -> str:

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from barnabas.spark.tables import delta, iceberg, steps
 from barnabas.spark.tables.files import PartFiles, WrittenFile, read_batches, table_schema
+from barnabas.spark.tables.fitting import plain_types
 from barnabas.spark.tables.settings import TableSettings
 from barnabas.spark.tables.steps import Step
 
@@ -45,7 +46,7 @@ class TableDataSource(DataSource):
             arrow = pa.schema(delta.open_table(settings).schema().to_arrow())
         else:
             arrow = iceberg.open_table(settings).schema().as_arrow()
-        return from_arrow_schema(_without_views(arrow))
+        return from_arrow_schema(plain_types(arrow))
 
     def reader(self, schema: StructType) -> "TableReader":
         return TableReader(self._settings(), schema)
@@ -221,22 +222,3 @@ def _read(settings: TableSettings, schema: StructType, partition: InputPartition
     if isinstance(partition, TableFile):
         arrow = to_arrow_schema(schema, timezone="UTC")
         yield from read_batches(settings.path, partition.path, partition.partition_values, arrow)
-
-
-def _without_views(schema: "pa.Schema") -> "pa.Schema":
-    """Types that Spark reads: delta-rs and PyIceberg speak of string views and large strings."""
-    import pyarrow as pa
-
-    plain = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
-    plain |= {pa.binary_view(): pa.binary(), pa.large_binary(): pa.binary()}
-
-    def convert(kind: "pa.DataType") -> "pa.DataType":
-        if pa.types.is_struct(kind):
-            return pa.struct([pa.field(each.name, convert(each.type), each.nullable) for each in kind])
-        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            return pa.list_(convert(kind.value_type))
-        if pa.types.is_map(kind):
-            return pa.map_(convert(kind.key_type), convert(kind.item_type))
-        return plain.get(kind, kind)
-
-    return pa.schema([pa.field(field.name, convert(field.type), field.nullable) for field in schema])

@@ -1,0 +1,120 @@
+"""Whether rows fit a table that is there, in the words of people: which column, which type here and there, what to do.
+
+Asked when a pipeline is validated or started, so that nobody waits for a first batch to hear of it, and again by every
+commit: a table may change meanwhile. Changes nothing, and creates nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from barnabas.core.errors import InvalidRequest
+from barnabas.spark.connecting import is_connected
+from barnabas.spark.tables.files import local_path, table_schema
+from barnabas.spark.tables.settings import TableSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+def check_fits(settings: TableSettings, frame: "DataFrame") -> None:
+    """Refuse a frame whose rows the table cannot have. A table that is not there yet will have what it needs.
+
+    Over Connect the table is where the server is: there the first commit asks.
+    """
+    if is_connected(frame.sparkSession):
+        return
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = table_schema(to_arrow_schema(frame.schema, timezone="UTC"))
+    try:
+        if settings.format == "delta":
+            _check_delta(settings, schema)
+        else:
+            _check_iceberg(settings, schema)
+    except ImportError as error:
+        raise InvalidRequest(str(error)) from None
+
+
+def _check_delta(settings: TableSettings, schema: "pa.Schema") -> None:
+    from barnabas.spark.tables import delta
+
+    deltalake = delta.import_deltalake()
+    try:
+        table = deltalake.DeltaTable(settings.path)
+    except deltalake.exceptions.TableNotFoundError:
+        return
+    delta.refuse_partitions(table, settings)
+    delta.refuse_misfits(table, settings, schema)
+
+
+def _check_iceberg(settings: TableSettings, schema: "pa.Schema") -> None:
+    from barnabas.spark.tables import iceberg
+
+    local = local_path(settings.path)
+    if not settings.catalog and (local is None or not (local / iceberg.CATALOG_FILE).is_file()):
+        return  # opening it would make one
+    table = iceberg.find_table(settings)
+    if table is not None:
+        iceberg.refuse_misfits(table, settings, schema)
+
+
+def refuse_types(table: str, misfits: Mapping[str, tuple[str, str]]) -> None:
+    """Say which columns are of another type, if any is: by name, the type of the table and that of the rows."""
+    if misfits:
+        said = ", ".join(f"column {name!r} is {there} there and {here} here" for name, (there, here) in misfits.items())
+        name, (there, _) = next(iter(misfits.items()))
+        raise InvalidRequest(
+            f"the rows do not fit the table {table}: {said}; "
+            f"convert in a step, as in cast({name} AS {there}), or write to another table"
+        )
+
+
+def refuse_new(table: str, names: Sequence[str]) -> None:
+    """Say which columns the table does not have, if there are such."""
+    if names:
+        them = "it" if len(names) == 1 else "them"
+        raise InvalidRequest(
+            f"the rows do not fit the table {table}: it has no column {', '.join(map(repr, names))}; "
+            f"add {them} to the table with 'evolve: true', or leave {them} out in a step"
+        )
+
+
+def refuse_absent(table: str, names: Sequence[str]) -> None:
+    """Say which columns the table needs and the rows do not have, if there are such."""
+    if names:
+        raise InvalidRequest(
+            f"the rows do not fit the table {table}: it needs a value in column {', '.join(map(repr, names))}, "
+            "which the rows do not have; add it in a step"
+        )
+
+
+def type_words(kind: "pa.DataType") -> str:
+    """A type as SQL calls it."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    try:
+        words: str = from_arrow_type(kind).simpleString()
+    except PySparkException:  # one that Spark does not have
+        words = str(kind)
+    return words
+
+
+def plain_types(schema: Any) -> "pa.Schema":
+    """Types that Spark reads: delta-rs and PyIceberg speak of string views and large strings."""
+    import pyarrow as pa
+
+    plain = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
+    plain |= {pa.binary_view(): pa.binary(), pa.large_binary(): pa.binary()}
+
+    def convert(kind: "pa.DataType") -> "pa.DataType":
+        if pa.types.is_struct(kind):
+            return pa.struct([pa.field(each.name, convert(each.type), each.nullable) for each in kind])
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            return pa.list_(convert(kind.value_type))
+        if pa.types.is_map(kind):
+            return pa.map_(convert(kind.key_type), convert(kind.item_type))
+        return plain.get(kind, kind)
+
+    return pa.schema([pa.field(field.name, convert(field.type), field.nullable) for field in schema])
