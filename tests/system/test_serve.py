@@ -96,6 +96,29 @@ def test_a_topic_with_the_longest_name_there_can_be_is_deleted_and_nothing_else_
         assert bus.get("other", 0, 0).value == b"v"
 
 
+def test_what_is_written_is_for_its_owner_alone(tmp_path: Path) -> None:
+    data = tmp_path / "new" / "data"
+    with serving("--data-dir", str(data), "--listen", "127.0.0.1:0") as (process, line):
+        with Bus(bootstrap_of(line)) as bus:
+            bus.send("t", b"v").result(10)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    modes = {path: path.stat().st_mode & 0o777 for path in (data, *data.rglob("*"))}
+    assert len(modes) > 8
+    assert modes == {path: 0o700 if path.is_dir() else 0o600 for path in modes}
+
+
+def test_a_directory_that_others_can_look_into_is_warned_of(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (process, line):
+        assert "ready on" in line
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        assert f"can look into {tmp_path}; chmod -R go= it" in process.stderr.read()
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
 def test_a_second_node_on_the_same_data_is_refused(tmp_path: Path) -> None:
     with serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (process, _):
         said = refused("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")

@@ -39,6 +39,10 @@ def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str]) 
     raise_limit()
     lock = DirLock(config.log_dirs[0])
     lock.take()
+    if lock.others_may_enter():
+        logging.getLogger("barnabas").warning(
+            "other users of this machine can look into %s; chmod -R go= it", config.log_dirs[0]
+        )
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_run(config))

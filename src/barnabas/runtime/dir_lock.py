@@ -17,8 +17,9 @@ class DirLock:
     def take(self) -> None:
         """Lock the directory, making it if need be; refused when another process has it."""
         try:
-            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+            directory = Path(self._path).parent
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StorageError(f"{Path(self._path).parent} cannot be used as a data directory: {error}") from error
         try:
@@ -33,6 +34,10 @@ class DirLock:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         self._descriptor = descriptor
+
+    def others_may_enter(self) -> bool:
+        """Whether the directory was made, by somebody else or an earlier version, so that others can look into it."""
+        return bool(Path(self._path).parent.stat().st_mode & 0o077)
 
     def release(self) -> None:
         if self._descriptor is not None:

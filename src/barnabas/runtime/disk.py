@@ -24,7 +24,8 @@ from barnabas.storage.disk import SyncFailed
 
 _OPEN: Final = os.O_RDWR | os.O_CLOEXEC
 _OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_MODE: Final = 0o666  # less the umask: who may read the data is the operator's choice
+_MODE: Final = 0o600  # records are for their owner alone, whatever the umask
+_DIRECTORY_MODE: Final = 0o700
 _CLOSED: Final = -1
 _pwrite: Final = os.pwrite
 _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
@@ -180,7 +181,7 @@ class OsDisk:
 
     def make_dir(self, path: str) -> None:
         """Make a directory; its parent must exist, it may exist already."""
-        Path(path).mkdir(exist_ok=True)
+        Path(path).mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
         """Give a file or directory another name in its directory, replacing what had that name."""
