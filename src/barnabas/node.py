@@ -294,12 +294,18 @@ class Node:
         if not data_dir.was_clean and broker.image.topics:
             broker.metadata.commit_now(lambda image: lead_anew(image, self.config.node_id))
         for report in data_dir.open_logs(lambda name: _log_config(broker, name)):
+            if report.lost_to is not None:
+                log.error(
+                    "%s: its records up to offset %d are missing; it goes on there", report.partition, report.lost_to
+                )
             if report.cut_bytes:
                 log.warning("%s: %d bytes of an unfinished write were cut", report.partition, report.cut_bytes)
         for name, error in data_dir.unreadable.items():
             if not (name.topic in COORDINATED and _is_known(broker, name)):  # else its coordinator says so, and more
                 log.error("%s cannot be served: %s", name, error)
-        strays = [name for name in data_dir.logs if not _is_known(broker, name)]
+        if data_dir.checkpoints.damage is not None:
+            log.error("%s; its copy is used, and it is written anew", data_dir.checkpoints.damage)
+        strays = [name for name in (*data_dir.logs, *data_dir.unreadable) if not _is_known(broker, name)]
         if strays:
             data_dir.leftovers += data_dir.begin_deletion(strays)()
         for failure in data_dir.leftovers:

@@ -4,7 +4,8 @@ An offset checkpoint has a version line, a count, then ``topic partition offset`
 ``epoch start_offset``. Both are replaced whole. `Checkpoints` owns the offset files of one data directory:
 
 - recovery points: below it a log is on disk for certain, and recovery need not look;
-- log starts: below it records are deleted, whatever files are still there;
+- log starts: below it records are deleted, whatever files are still there. Nothing else says so, and without it they
+  would come back: so there is a copy, which is read when the file itself is damaged or was removed;
 - cleaner offsets: below it a log is compacted.
 
 A recovery point that is too low costs time, one that is too high costs data. So raising one may wait for the
@@ -16,24 +17,36 @@ replace one file.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from barnabas.core.errors import CorruptLog
 from barnabas.core.model import TopicPartition
 from barnabas.core.replica.leader_epochs import EpochStart
 from barnabas.storage.disk import Disk
-from barnabas.storage.names import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS
+from barnabas.storage.names import CLEANER_OFFSETS, COPY, LOG_STARTS, RECOVERY_POINTS
 from barnabas.storage.small_file import ReplacedFile, read_file, replace_file
 
 VERSION = 0
+
+_REMOVE: Final = "remove it to have every log below it checked in full"
+_NO_COPY: Final = (
+    "it says which records were deleted, and they would come back without it: restore it from a backup, or mend it by "
+    "hand (a line with 0, a line with the number of partitions, then a line with topic, partition and the first offset "
+    "that is left for each)"
+)
 
 
 class Checkpoints:
     """The offset checkpoints of a data directory, loaded once and written when they change."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
-        self._files = {
-            name: OffsetFile(disk, f"{directory}/{name}") for name in (RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)
-        }
+        self._files = {name: OffsetFile(disk, f"{directory}/{name}") for name in (RECOVERY_POINTS, CLEANER_OFFSETS)}
+        self._files[LOG_STARTS] = OffsetFile(disk, f"{directory}/{LOG_STARTS}", has_copy=True)
+
+    @property
+    def damage(self) -> str | None:
+        """What was found damaged, and made up for."""
+        return self._files[LOG_STARTS].damage
 
     def recovery_point(self, partition: TopicPartition) -> int:
         # What is compacted was synced before, and has gaps that a recovery from lower down would take for loss.
@@ -102,11 +115,30 @@ class Checkpoints:
 class OffsetFile:
     """One offset checkpoint in memory."""
 
-    __slots__ = ("_file", "offsets")
+    __slots__ = ("_file", "damage", "offsets")
 
-    def __init__(self, disk: Disk, path: str) -> None:
-        self._file = ReplacedFile(disk, path)
-        self.offsets = _read_offsets(disk, path)
+    def __init__(self, disk: Disk, path: str, *, has_copy: bool = False) -> None:
+        copy = path + COPY
+        self._file = ReplacedFile(disk, path, copies=(copy,) if has_copy else ())
+        self.damage: str | None = None
+        if has_copy and disk.exists(copy):
+            self.offsets = self._read_either(disk, path, copy)
+        elif has_copy:
+            self.offsets = _read_offsets(disk, path, advice=_NO_COPY)
+            if self.offsets:
+                self._file.note_change()  # written by an earlier version: a copy is due
+        else:
+            self.offsets = _read_offsets(disk, path)
+
+    def _read_either(self, disk: Disk, path: str, copy: str) -> dict[TopicPartition, int]:
+        try:
+            if disk.exists(path):
+                return _read_offsets(disk, path)
+            self.damage = f"{path} is missing"
+        except CorruptLog:
+            self.damage = f"{path} is damaged"
+        self._file.note_change()
+        return _read_offsets(disk, copy, advice=_NO_COPY)
 
     def set(self, partition: TopicPartition, offset: int) -> None:
         if self.offsets.get(partition) != offset:
@@ -138,10 +170,10 @@ def encode_epochs(epochs: Iterable[EpochStart]) -> bytes:
     return _encode_lines(f"{entry.epoch} {entry.start_offset}" for entry in epochs)
 
 
-def _read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+def _read_offsets(disk: Disk, path: str, *, advice: str = "") -> dict[TopicPartition, int]:
     return {
         TopicPartition(topic, int(partition)): int(offset)
-        for topic, partition, offset in _read_lines(disk, path, fields=3)
+        for topic, partition, offset in _read_lines(disk, path, fields=3, advice=advice)
     }
 
 
@@ -154,7 +186,7 @@ def _encode_lines(lines: Iterable[str]) -> bytes:
     return "\n".join([str(VERSION), str(len(entries)), *entries, ""]).encode()
 
 
-def _read_lines(disk: Disk, path: str, *, fields: int) -> list[list[str]]:
+def _read_lines(disk: Disk, path: str, *, fields: int, advice: str = "") -> list[list[str]]:
     data = read_file(disk, path)
     if data is None:
         return []
@@ -163,7 +195,7 @@ def _read_lines(disk: Disk, path: str, *, fields: int) -> list[list[str]]:
     if lines[:2] != [str(VERSION), str(len(rows))] or any(
         len(row) != fields or not all(part.isdecimal() for part in row[-2:]) for row in rows
     ):
-        raise CorruptLog(f"{path} is damaged; remove it to have every log below it checked in full")
+        raise CorruptLog(f"{path} is damaged; {advice or _REMOVE}")
     return rows
 
 

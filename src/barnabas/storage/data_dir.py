@@ -47,6 +47,7 @@ class DataDir:
             disk.sync_dir(path)
             self._remove_leftovers()
             self._context = LogContext(OpenFiles(disk, max_files=max_open_files), Checkpoints(disk, path), self.health)
+            self.checkpoints.write()  # what was damaged, or has no copy yet
 
     @property
     def disk(self) -> Disk:
@@ -70,17 +71,20 @@ class DataDir:
                 self.unreadable[partition] = error
                 continue
             yield report
-        self._note_missing()
+        yield from self._open_missing(config_of)
 
-    def _note_missing(self) -> None:
-        """A partition whose directory is gone is not an empty one: what was synced there is missing."""
-        for partition in sorted(self.checkpoints.partitions() - self.logs.keys() - self.unreadable.keys()):
-            recovery_point = self.checkpoints.recovery_point(partition)
-            if recovery_point > self.checkpoints.log_start(partition):
-                self.unreadable[partition] = CorruptLog(
-                    f"{self.path}/{partition} is missing, but was synced up to offset {recovery_point}; restore it "
-                    "from a replica or a backup"
-                )
+    def _open_missing(self, config_of: Callable[[TopicPartition], LogConfig]) -> Iterator[RecoveryReport]:
+        """See to partitions whose directory is gone. One that was empty goes on where it ended. Any other is not an
+        empty one: what was synced there is missing, and it must not begin anew at 0.
+        """
+        for partition in sorted(self.checkpoints.partitions()):
+            used_to = max(self.checkpoints.recovery_point(partition), self.checkpoints.log_start(partition))
+            if used_to == 0 or partition in self.logs or partition in self.unreadable:
+                continue
+            try:
+                yield self._open(partition, config_of(partition), is_clean=False, is_new=True)
+            except CorruptLog as error:
+                self.unreadable[partition] = error
 
     def create_log(self, partition: TopicPartition, config: LogConfig) -> Log:
         """The log of a partition, made when there is none."""

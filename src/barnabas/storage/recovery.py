@@ -21,6 +21,7 @@ from barnabas.storage.config import LogConfig
 from barnabas.storage.log import Log
 from barnabas.storage.log_parts import Contents, LogContext
 from barnabas.storage.names import (
+    ACCEPT_LOSS,
     CLEANED,
     EPOCH_CHECKPOINT,
     INDEX,
@@ -51,6 +52,7 @@ class RecoveryReport:
     checked_bytes: int = 0
     cut_bytes: int = 0
     cut_segments: int = 0
+    lost_to: int | None = None  # up to where an operator has given up records that are missing
     notes: list[str] = field(default_factory=list)
 
 
@@ -131,15 +133,14 @@ class _Opening:
     def open(self, *, is_clean: bool, is_new: bool) -> tuple[Log, RecoveryReport]:
         report = RecoveryReport(self._partition, was_clean=is_clean)
         is_missing = not self._disk.exists(self._directory)
+        if is_missing and self._recovery_point > self._log_start:
+            raise self._missing("is missing")
         self._disk.make_dir(self._directory)
         segments = self._list_segments(report)
         self._stored_epochs = tuple(read_epochs(self._disk, f"{self._directory}/{EPOCH_CHECKPOINT}"))
         if not segments:
             if self._recovery_point > self._log_start:
-                raise CorruptLog(
-                    f"{self._directory} has no segments, but was synced up to offset {self._recovery_point}: files "
-                    "are missing; restore them from a replica or a backup"
-                )
+                self._accept_loss(report)
             return self._create(is_new=is_missing), report
         self._epochs = LeaderEpochs(self._stored_epochs)
         known_to = self._recovery_point
@@ -167,6 +168,25 @@ class _Opening:
             is_new=is_new or is_missing,
         )
         return self._make_log(contents), report
+
+    def _missing(self, what: str) -> CorruptLog:
+        return CorruptLog(
+            f"{self._directory} {what}, but was synced up to offset {self._recovery_point}: its records are missing. "
+            "Stop the node, restore the directory from a backup and start the node again. To go on without its "
+            f"records, at offset {self._recovery_point}, stop the node, make an empty file "
+            f"{self._directory}/{ACCEPT_LOSS} instead and start it again"
+        )
+
+    def _accept_loss(self, report: RecoveryReport) -> None:
+        """Have an empty log go on where the lost one ended, if an operator says so: no offset is given twice."""
+        marker = f"{self._directory}/{ACCEPT_LOSS}"
+        if not self._disk.exists(marker):
+            raise self._missing("has no segments")
+        self._log_start = self._recovery_point
+        self._context.checkpoints.set_log_start(self._partition, self._log_start)
+        self._context.checkpoints.write_log_starts()
+        self._disk.remove(marker)
+        report.lost_to = self._log_start
 
     def _create(self, *, is_new: bool) -> Log:
         """An empty log, starting where deleted records ended. Its names are durable with its first flush."""

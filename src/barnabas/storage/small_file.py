@@ -34,17 +34,18 @@ def read_file(disk: Disk, path: str) -> bytes | None:
 
 
 class ReplacedFile:
-    """A small file with one owner, who says what it is to hold, and several threads that may put that there.
+    """A small file with one owner, who says what it is to hold, and several threads that may put that there. `copies`
+    are paths that get the same, before it.
 
     Contents are numbered in the order in which the owner began them: one that comes late never replaces a newer one,
     and counts as written, for the newer one has all that it said.
     """
 
-    __slots__ = ("_disk", "_durable", "_lock", "_path", "_version")
+    __slots__ = ("_disk", "_durable", "_lock", "_paths", "_version")
 
-    def __init__(self, disk: Disk, path: str) -> None:
+    def __init__(self, disk: Disk, path: str, *, copies: tuple[str, ...] = ()) -> None:
         self._disk = disk
-        self._path = path
+        self._paths = (*copies, path)
         self._lock = Lock()
         self._version = self._durable = 0
 
@@ -68,5 +69,7 @@ class ReplacedFile:
     def _put(self, version: int, encode: Callable[[], bytes]) -> None:
         with self._lock:
             if version > self._durable:
-                replace_file(self._disk, self._path, encode())
+                data = encode()
+                for path in self._paths:
+                    replace_file(self._disk, path, data)
                 self._durable = version

@@ -6,8 +6,11 @@ import pytest
 
 from barnabas.core.errors import CorruptLog, StorageError
 from barnabas.core.model import TopicPartition
+from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
+from barnabas.storage.log import Log
 from barnabas.storage.segment import SegmentGone
+from barnabas.storage.truncate import delete_before
 from barnabas.testing.disk import Keep, SimulatedCrash, SimulatedDisk
 from tests.unit.storage.builders import (
     DATA,
@@ -375,3 +378,91 @@ def test_a_partition_whose_directory_is_gone_is_not_an_empty_one() -> None:
     with pytest.raises(CorruptLog, match="is missing, but was synced up to offset 1"):
         again.create_log(PARTITION, SMALL)
     assert again.create_log(OTHER, SMALL).end_offset == 0
+
+
+def lose(disk: SimulatedDisk, directory: str) -> None:
+    for name in disk.list_dir(directory):
+        disk.remove(f"{directory}/{name}")
+    disk.remove_dir(directory)
+
+
+def test_a_partition_that_was_emptied_and_is_gone_goes_on_where_it_ended() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    log = data_dir.create_log(PARTITION, SMALL)
+    fill(log, 7)
+    delete_before(log, 7)
+    data_dir.close()
+    lose(disk, LOG_DIRECTORY)
+    disk.restart()
+    again = open_dir(disk)
+    assert (again.logs[PARTITION].log_start_offset, again.logs[PARTITION].end_offset) == (7, 7)
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_partition_whose_records_are_missing_goes_on_behind_them_once_an_operator_says_so(is_restored: bool) -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    fill(data_dir.create_log(PARTITION, SMALL), 7)
+    data_dir.close()
+    lose(disk, LOG_DIRECTORY)
+    if is_restored:
+        disk.make_dir(LOG_DIRECTORY)  # of which somebody forgot the files
+    disk.restart()
+    refusal = open_dir(disk).unreadable[PARTITION]
+    assert "up to offset 7" in str(refusal)
+    marker = f"{LOG_DIRECTORY}/accept-data-loss"
+    assert marker in str(refusal)
+    assert disk.exists(LOG_DIRECTORY) is is_restored  # being refused makes no files
+
+    disk.make_dir(LOG_DIRECTORY)
+    disk.open(marker, create=True)
+    disk.restart()
+    again = open_dir(disk)
+    assert append_one(again.logs[PARTITION]) == 7
+    again.close()
+    assert not disk.exists(marker)
+    disk.restart()
+    assert offsets(open_dir(disk).logs[PARTITION]) == [7]
+
+
+def append_one(log: Log) -> int:
+    return log.append(plain(), leader_epoch=0, now_ms=0).first_offset
+
+
+@pytest.mark.parametrize("harm", ["damaged", "removed"])
+def test_deleted_records_stay_deleted_whatever_becomes_of_the_checkpoint_that_says_so(harm: str) -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    log = data_dir.create_log(PARTITION, LogConfig())
+    fill(log, 7)
+    log.flush()
+    delete_before(log, 3)  # in the middle of its one segment
+    data_dir.close()
+    path = f"{DATA}/log-start-offset-checkpoint"
+    if harm == "removed":
+        disk.remove(path)
+    else:
+        overwrite(disk, path, b"0\n1\nrubbish\n")
+    disk.restart()
+    again = open_dir(disk)
+    assert again.logs[PARTITION].log_start_offset == 3
+    assert path in (again.checkpoints.damage or "")
+    disk.restart()
+    mended = open_dir(disk)
+    assert (mended.logs[PARTITION].log_start_offset, mended.checkpoints.damage) == (3, None)
+
+
+def test_where_both_copies_are_damaged_the_advice_brings_nothing_back() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    log = data_dir.create_log(PARTITION, LogConfig())
+    fill(log, 7)
+    log.flush()
+    delete_before(log, 3)
+    for suffix in ("", ".copy"):
+        overwrite(disk, f"{DATA}/log-start-offset-checkpoint{suffix}", b"rubbish")
+    disk.restart()
+    with pytest.raises(CorruptLog, match="restore it from a backup, or mend it by hand") as refusal:
+        open_dir(disk)
+    assert "remove it" not in str(refusal.value)
