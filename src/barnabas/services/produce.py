@@ -188,7 +188,9 @@ class Produce:
 
     def takes_long(self, topic: ServedTopic, records: memoryview | None) -> bool:
         """Whether a batch may be work for a thread, so that `append_opened` is the way."""
-        return topic.must_open or self.record_checks.takes_long(topic.config.record_validation, records)
+        return topic.must_open or self.record_checks.takes_long(
+            topic.config.record_validation, records, now_ms=self._clock.now_ms()
+        )
 
     def _open(self, batch: bytearray, config: TopicConfig, *, now_ms: int) -> bytearray:
         """All that is done with a batch on a thread."""

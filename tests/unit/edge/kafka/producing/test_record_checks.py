@@ -1,6 +1,7 @@
 """Produce on a whole broker: batches with a right checksum whose records are not what the header says."""
 
 import asyncio
+import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from barnabas.services.broker import Broker
 from barnabas.services.record_checks import (
     FRAMING_NOW,
     PLAIN_RECORDS,
+    UNPACKED_BYTES,
     RecordChecks,
     TakesLong,
     load_kernel,
@@ -286,6 +288,25 @@ def test_plain_python_looks_at_every_field_until_there_is_too_much_of_it() -> No
         with pytest.raises(InvalidRecord):
             checks.check_long(FULL, inner_poison(3000))
         checks.check(NONE, poison, now_ms=NOW_MS)
+
+    asyncio.run(scenario())
+
+
+def test_compressed_batches_are_unpacked_until_there_is_too_much_of_them() -> None:
+    async def scenario() -> None:
+        checks = RecordChecks(InPlace(), load=lambda: None)
+        poison = memoryview(bytearray(packed(POISON["bytes after the records"], Codec.ZSTD)))
+        noise = random.Random(1).randbytes(UNPACKED_BYTES + 1)
+        huge = encode_batch([Record(0, NOW_MS, None, noise)], codec=Codec.LZ4)
+        with pytest.raises(InvalidRecord):
+            checks.check(AUTO, poison, now_ms=NOW_MS)
+        assert checks.takes_long(AUTO, memoryview(huge), now_ms=NOW_MS)
+        assert not checks.takes_long(AUTO, memoryview(huge), now_ms=NOW_MS)
+        checks.check(AUTO, poison, now_ms=NOW_MS)
+        with pytest.raises(InvalidRecord):
+            checks.check(FULL, poison, now_ms=NOW_MS)
+        with pytest.raises(InvalidRecord):
+            checks.check(AUTO, poison, now_ms=NOW_MS + 1000)
 
     asyncio.run(scenario())
 
