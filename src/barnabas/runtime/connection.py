@@ -8,7 +8,8 @@ Order: answers leave in the order of their requests. Requests that `may_overlap`
 for each other's answers; everything else is handled only when every earlier request of its connection is answered, so
 that what a client pipelines takes effect in the order it was sent.
 
-Turns: after `FRAMES_PER_TURN` frames the other connections are served before this one goes on.
+Turns: after `FRAMES_PER_TURN` frames the other connections are served before this one goes on, after fewer if others
+were served just now.
 
 Must not know: what is in a frame.
 """
@@ -32,6 +33,8 @@ log = get_logger("barnabas.connections")
 
 LENGTH_SIZE: Final = 4
 FRAMES_PER_TURN: Final = 64
+FRAMES_PER_SHARED_TURN: Final = 12
+SHARED_S: Final = 0.1  # how long another connection that was served counts as one that shares the loop
 ANSWERS_PER_WRITE: Final = 4 * FRAMES_PER_TURN  # so many are gathered over turns that follow each other
 GROWTH: Final = 8  # a frame's buffer is at most this many times what was received, whatever length it claims
 GROWTH_WHEN_SCARCE: Final = 2
@@ -95,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slots: deque[Slot] = deque()
         self._blocking = 0  # how many of those must be answered before anything else begins
         self._in_flight = 0  # bytes of the requests that wait for their answer
-        self._taken = 0  # frames of this turn
+        self._left = FRAMES_PER_TURN  # to be taken in this turn
         self._is_paused = False
         self._is_yielding = False
         self._is_closed = False
@@ -148,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
         return memoryview(self._own)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._taken = 0
+        self._begin_turn()
         if self._own is None:
             shared = self._all.shared
             done = self._take_frames(shared, 0, nbytes)
@@ -251,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
             stop = position + LENGTH_SIZE + size
             if stop > end:
                 break
-            if self._taken >= FRAMES_PER_TURN:
+            if self._left <= 0:
                 self._yield_turn()
                 break
             if not self._take_frame(view[position + LENGTH_SIZE : stop]):
@@ -259,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
                 break
             if self._is_closed:
                 return end
-            self._taken += 1
+            self._left -= 1
             position = stop
         if position > begin:
             self.last_frame_at = self._all.loop.time()
@@ -326,8 +329,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_turn(self) -> None:
         self._is_yielding = False
-        self._taken = 0
+        self._begin_turn()
         self.go_on()
+
+    def _begin_turn(self) -> None:
+        """Take as many frames as are fair: what a request of another takes is turns of the loop, too."""
+        connections = self._all
+        if connections.served_last is not self:
+            connections.served_last, connections.shared_at = self, connections.loop.time()
+            self._left = FRAMES_PER_SHARED_TURN
+        elif connections.loop.time() - connections.shared_at < SHARED_S:
+            self._left = FRAMES_PER_SHARED_TURN
+        else:
+            self._left = FRAMES_PER_TURN
 
     def start(self, work: Work, slot: Slot) -> None:
         """Run work whose outcome is the answer of `slot`."""

@@ -16,7 +16,7 @@ class ConnectionLimits:
     max_in_flight_bytes: int = 64 * MIB  # of one connection; one request is always let through
     max_unread_bytes: int = 256 * MIB  # of answers that clients have not read
     max_unread_s: float = 120.0  # how long a client may take nothing of an answer
-    max_waiting: int = 1000
+    max_waiting: int = 250  # answers of one connection that wait for the disk leave together, and hold up others
     max_connections: int = 10_000
     max_connections_per_ip: int = 2**31 - 1
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)

@@ -37,6 +37,8 @@ class Connections:
         self.unread = UnreadBudget(limits.max_unread_bytes)
         self.shared = bytearray(SHARED_BUFFER)
         self.refused = 0
+        self.served_last: Connection | None = None
+        self.shared_at = 0.0  # when that was another one than before
         self._crowd = Crowd()
         self._lost = asyncio.Event()
         self._server: asyncio.Server | None = None

@@ -3,7 +3,7 @@
 import asyncio
 
 from barnabas.runtime.connection import FRAMES_PER_TURN
-from tests.unit.runtime.connections.support import Run, serving, wait_until
+from tests.unit.runtime.connections.support import Run, first_connections, framed, serving, wait_until
 
 
 def test_a_connection_that_pipelines_leaves_the_others_their_turn(run: Run) -> None:
@@ -12,11 +12,11 @@ def test_a_connection_that_pipelines_leaves_the_others_their_turn(run: Run) -> N
             rude, healthy = await server.connect(), await server.connect()
             handled = server.handler.handled
             count = 2000
-            sending = asyncio.create_task(rude.send(*[b"e%d" % n for n in range(count)]))
-            await healthy.send(b"e-healthy")
+            await first_connections(server, 2)
+            # Both are there before the server has its first turn, the many before the one.
+            rude.writer.write(b"".join(framed(b"e%d" % n) for n in range(count)))
+            healthy.writer.write(framed(b"e-healthy"))
             await wait_until(lambda: len(handled) == count + 1)
-            await sending
-            # Both were there before the first turn, whoever had it.
             assert handled.index(b"e-healthy") <= 2 * FRAMES_PER_TURN
             assert [await rude.receive() for _ in range(count)] == [b"e%d" % n for n in range(count)]
 
@@ -25,7 +25,7 @@ def test_a_connection_that_pipelines_leaves_the_others_their_turn(run: Run) -> N
 
 def test_no_more_frames_are_taken_in_a_turn_than_are_allowed(run: Run) -> None:
     async def scenario() -> None:
-        async with serving() as server:
+        async with serving(max_waiting=1000) as server:
             client = await server.connect()
             handled = server.handler.handled
             largest, before, is_over = 0, 0, False
