@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.core.errors import CorruptRecord
+from barnabas.core.errors import InvalidRecord
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import read_header, seal, write_header
 from barnabas.core.records.control import MarkerType, encode_marker
@@ -50,7 +50,7 @@ def test_a_batch_cannot_use_up_more_offsets_than_its_bytes_could_hold() -> None:
     header = read_header(batch)._replace(record_count=2**31 - 1, last_offset_delta=2**31 - 2)
     write_header(batch, 0, header)
     seal(batch, 0, len(batch))
-    with pytest.raises(CorruptRecord, match="claims"):
+    with pytest.raises(InvalidRecord, match="claims"):
         log.append(batch, leader_epoch=0, now_ms=0)
     assert log.end_offset == 0
 
