@@ -21,6 +21,7 @@ from barnabas.core.errors import BarnabasError, DataDirLost, InvalidConfig, Stor
 from barnabas.node import Node, Ports  # noqa: E402
 from barnabas.runtime.descriptors import raise_limit  # noqa: E402
 from barnabas.runtime.dir_lock import DirLock  # noqa: E402
+from barnabas.runtime.garbage import Collector  # noqa: E402
 from barnabas.runtime.log_lines import clean  # noqa: E402
 from barnabas.runtime.loop import loop_factory  # noqa: E402
 from barnabas.services.broker_config import BrokerConfig  # noqa: E402
@@ -68,8 +69,7 @@ async def _run(config: BrokerConfig) -> None:
 
 def _say_ready(node: Node) -> None:
     assert node.broker is not None
-    gc.freeze()
-    gc.enable()
+    Collector().start()
     host, port = node.address
     print(
         f"barnabas node {node.config.node_id} is ready on {host}:{port} (data in {node.config.log_dirs[0]})",

@@ -264,6 +264,7 @@ class Coordinator(ABC, Generic[E]):
             return await future
         finally:
             del self._waiting[future]
+            del future  # which has the refusal, whose traceback has this frame
 
     async def commit(self, decide: Callable[[], DecisionLike[E, T]], *, within: Within | None = None) -> T:
         """Decide, and give the reply once everything it speaks of is durable. A refusal passes through."""
@@ -395,6 +396,6 @@ def _answer(replies: Sequence[Reply]) -> None:
         if token.done():
             continue  # the client is gone, or it was answered when the coordinator ended
         if isinstance(answer, BarnabasError):
-            token.set_exception(answer)
+            token.set_exception(answer.with_traceback(None))
         else:
             token.set_result(answer)

@@ -11,17 +11,19 @@ was synced because the process has run out of descriptors, or there is no room, 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.core.errors import BarnabasError, StorageExhausted
 from barnabas.runtime.offload import Offload
+from barnabas.runtime.turns import pieces
 from barnabas.storage.config import FOREVER, FlushPolicy
 from barnabas.storage.log import Log
 from barnabas.storage.unsynced import FlushPlan
 
 PARALLEL_SYNCS: Final = 4
 RETRY_S: Final = 0.1
+LOGS_PER_TURN: Final = 256
 
 
 class _Waiter(NamedTuple):
@@ -105,9 +107,11 @@ class Flusher:
             await self._wake.wait()
             self._wake.clear()
             logs, self._due = list(self._due), {}
-            await self._flush(logs)
+            async for some in pieces(logs, per_turn=LOGS_PER_TURN):
+                await self._flush(some)
+            self.rounds += 1
 
-    async def _flush(self, logs: list[Log]) -> None:
+    async def _flush(self, logs: Sequence[Log]) -> None:
         plans: list[tuple[Log, FlushPlan]] = []
         for log in logs:
             try:
@@ -126,7 +130,6 @@ class Flusher:
         async with asyncio.TaskGroup() as group:
             for lane in lanes:
                 group.create_task(self._run_lane(lane))
-        self.rounds += 1
 
     async def _run_lane(self, lane: list[tuple[Log, FlushPlan]]) -> None:
         errors = await self._offload.run(_syncing([plan for _, plan in lane]))

@@ -16,7 +16,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from barnabas.core.errors import BarnabasError, InvalidTxnState, NotLeaderOrFollower, UnknownTopicOrPartition
+from barnabas.core.errors import (
+    BarnabasError,
+    InvalidTxnState,
+    NotLeaderOrFollower,
+    StorageError,
+    UnknownTopicOrPartition,
+)
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import BatchHeader, read_header
 from barnabas.core.records.control import Marker, MarkerType, encode_marker
@@ -273,6 +279,14 @@ class Partition:
             self._acks = deque(sorted([*self._acks, (end_offset, callback)], key=lambda each: each[0]))
         else:
             self._acks.append((end_offset, callback))
+
+    @property
+    def lost_because(self) -> BarnabasError | None:
+        """Why what is not acknowledged here never will be: somebody who comes to wait too late is not called."""
+        offline_reason = self._logs.data_dir.health.offline_reason
+        if self.is_deleted:
+            return UnknownTopicOrPartition(f"{self.name} was deleted")
+        return None if offline_reason is None else StorageError(f"{self.name} is offline: {offline_reason}")
 
     def note_flushed(self) -> None:
         if self._is_synced and self._log is not None:

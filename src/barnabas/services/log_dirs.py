@@ -29,7 +29,7 @@ async def describe_log_dir(
     try:
         logs.data_dir.health.check()
     except BarnabasError as error:
-        described.error = error
+        described.error = error.with_traceback(None)
         return described
     async for partition in in_turns(list(_partitions(served, wanted))):
         size = partition.log.size if partition.has_log else 0

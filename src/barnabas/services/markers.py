@@ -49,12 +49,12 @@ class Markers:
                 waits.append(self._append(end, name))
                 results[name] = None
             except BarnabasError as refusal:
-                results[name] = refusal
+                results[name] = refusal.with_traceback(None)
         async for partition, end_offset in in_turns(waits):
             try:
                 await wait_acked(partition, end_offset)
             except BarnabasError as failure:
-                results[partition.name] = failure
+                results[partition.name] = failure.with_traceback(None)
         return results
 
     def _append(self, end: TransactionEnd, name: TopicPartition) -> tuple[Partition, int]:

@@ -113,7 +113,7 @@ class Verified:
                 header.producer_id, header.producer_epoch, begins_anew=adds
             )
         except BarnabasError as error:
-            self._refusals[partition] = error
+            self._refusals[partition] = error.with_traceback(None)
 
     @property
     def partitions(self) -> list[Partition]:
@@ -133,7 +133,7 @@ class Verified:
     def end(self) -> None:
         for partition, guard in self._guards.items():
             partition.end_verification(guard)
-        self._guards = {}
+        self._guards, self._refusals = {}, {}  # a refusal that was raised knows who keeps it
 
 
 class Produce:

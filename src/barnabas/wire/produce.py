@@ -4,6 +4,7 @@ Served: versions 3 to 13. From 9 on flexible, from 13 on topics are named by the
 """
 
 import struct
+from collections.abc import Generator
 from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -16,6 +17,7 @@ from barnabas.wire.frame import cut_string, read_uvarint, skip_tagged_fields, wr
 FLEXIBLE_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 13
 MAX_PARTITIONS: Final = 10_000  # of one request; what refuses or takes each costs more than its bytes
+_PER_STEP: Final = 256
 _LOG_START_FROM: Final = 5
 _ERROR_MESSAGES_FROM: Final = 8
 _CURRENT_LEADER_FROM: Final = 10
@@ -129,60 +131,74 @@ def _read_flexible_single(data: memoryview, position: int, end: int, version: in
 _NO_TAGS: Final = bytes(3)  # of the partition, the topic and the request
 
 
-def read_produce(data: Buffer, position: int, end: int, version: int) -> ProduceRequest:
-    """The request whose body is at `position`; its records are views into `data`."""
+class ManyPartitions(Exception):
+    """A request is for more partitions than are to be read at once."""
+
+
+def read_produce(
+    data: Buffer, position: int, end: int, version: int, *, max_at_once: int = MAX_PARTITIONS
+) -> ProduceRequest:
+    """The request whose body is at `position`; its records are views into `data`.
+
+    `ManyPartitions` when it is for more than `max_at_once`: then it is for `read_produce_in_steps`.
+    """
+    steps = read_produce_in_steps(data, position, end, version, max_at_once=max_at_once)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as whole:
+            request: ProduceRequest = whole.value
+            return request
+
+
+def read_produce_in_steps(
+    data: Buffer, position: int, end: int, version: int, *, max_at_once: int = MAX_PARTITIONS
+) -> Generator[None, None, ProduceRequest]:
+    """As `read_produce`, some topics in each step."""
+    is_flexible = version >= FLEXIBLE_FROM
+    text, counted, read_topic, read_partitions = _FLEXIBLE_READERS if is_flexible else _OLD_READERS
+    data = memoryview(data)
     try:
-        if version >= FLEXIBLE_FROM:
-            return _read_flexible(memoryview(data), position, end, version)
-        return _read_old(memoryview(data), position, end)
+        transactional_id, position = text(data, position, end)
+        acks, timeout_ms = _ACKS.unpack_from(data, position)
+        count, position = counted(data, position + 6, end, at_most=MAX_PARTITIONS)
+        topics: list[TopicData] = []
+        left = MAX_PARTITIONS
+        for _ in range(count):
+            if topics and not len(topics) % _PER_STEP:
+                yield
+            topic, position, partition_count = read_topic(data, position, end, version, at_most=left)
+            left -= partition_count
+            if MAX_PARTITIONS - left > max_at_once or len(topics) >= max_at_once:
+                raise ManyPartitions
+            position = yield from read_partitions(data, position, end, topic.partitions, partition_count)
+            topics.append(topic)
+        _check_end(skip_tagged_fields(data, position, end) if is_flexible else position, end)
     except (struct.error, IndexError, UnicodeDecodeError):
         raise MalformedRequest("a produce request is cut off") from None
-
-
-def _read_old(data: memoryview, position: int, end: int) -> ProduceRequest:
-    transactional_id, position = read_string(data, position, end)
-    acks, timeout_ms = _ACKS.unpack_from(data, position)
-    count, position = read_count(data, position + 6, end, at_most=MAX_PARTITIONS)
-    topics = []
-    left = MAX_PARTITIONS
-    for _ in range(count):
-        name, position = read_string(data, position, end)
-        if name is None:
-            raise MalformedRequest("a topic has no name")
-        partition_count, position = read_count(data, position, end, at_most=left)
-        left -= partition_count
-        partitions = []
-        for _ in range(partition_count):
-            (index,) = _INT32.unpack_from(data, position)
-            (size,) = _INT32.unpack_from(data, position + 4)
-            position += 8
-            records = None
-            if size >= 0:
-                records = piece(data, position, position + size, end)
-                position += size
-            partitions.append(PartitionData(index, records))
-        topics.append(TopicData(name, None, partitions))
-    _check_end(position, end)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def _read_flexible(data: memoryview, position: int, end: int, version: int) -> ProduceRequest:
-    transactional_id, position = read_compact_string(data, position, end)
-    acks, timeout_ms = _ACKS.unpack_from(data, position)
-    count, position = read_compact_count(data, position + 6, end, at_most=MAX_PARTITIONS)
-    topics = []
-    left = MAX_PARTITIONS
-    for _ in range(count):
-        topic, position = _read_flexible_topic(data, position, end, version, at_most=left)
-        left -= len(topic.partitions)
-        topics.append(topic)
-    _check_end(skip_tagged_fields(data, position, end), end)
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+def _read_old_topic(
+    data: memoryview,
+    position: int,
+    end: int,
+    version: int,  # noqa: ARG001 - as the other
+    *,
+    at_most: int,
+) -> tuple[TopicData, int, int]:
+    """A topic without its partitions, where they begin, and how many they are."""
+    name, position = read_string(data, position, end)
+    if name is None:
+        raise MalformedRequest("a topic has no name")
+    partition_count, position = read_count(data, position, end, at_most=at_most)
+    return TopicData(name, None, []), position, partition_count
 
 
 def _read_flexible_topic(
     data: memoryview, position: int, end: int, version: int, *, at_most: int
-) -> tuple[TopicData, int]:
+) -> tuple[TopicData, int, int]:
+    """As `_read_old_topic`."""
     name, topic_id = None, None
     if version >= TOPIC_IDS_FROM:
         topic_id = UUID(bytes=bytes(piece(data, position, position + 16, end)))
@@ -192,8 +208,34 @@ def _read_flexible_topic(
         if name is None:
             raise MalformedRequest("a topic has no name")
     partition_count, position = read_compact_count(data, position, end, at_most=at_most)
-    partitions = []
-    for _ in range(partition_count):
+    return TopicData(name, topic_id, []), position, partition_count
+
+
+def _read_old_partitions(
+    data: memoryview, position: int, end: int, partitions: list[PartitionData], count: int
+) -> Generator[None, None, int]:
+    """Read the partitions of a topic; returns where it ends."""
+    for _ in range(count):
+        if partitions and not len(partitions) % _PER_STEP:
+            yield
+        (index,) = _INT32.unpack_from(data, position)
+        (size,) = _INT32.unpack_from(data, position + 4)
+        position += 8
+        records = None
+        if size >= 0:
+            records = piece(data, position, position + size, end)
+            position += size
+        partitions.append(PartitionData(index, records))
+    return position
+
+
+def _read_flexible_partitions(
+    data: memoryview, position: int, end: int, partitions: list[PartitionData], count: int
+) -> Generator[None, None, int]:
+    """As `_read_old_partitions`."""
+    for _ in range(count):
+        if partitions and not len(partitions) % _PER_STEP:
+            yield
         (index,) = _INT32.unpack_from(data, position)
         size, position = read_uvarint(data, position + 4, end)
         records = None
@@ -202,7 +244,16 @@ def _read_flexible_topic(
             position += size - 1
         position = skip_tagged_fields(data, position, end)
         partitions.append(PartitionData(index, records))
-    return TopicData(name, topic_id, partitions), skip_tagged_fields(data, position, end)
+    return skip_tagged_fields(data, position, end)
+
+
+_FLEXIBLE_READERS: Final = (
+    read_compact_string,
+    read_compact_count,
+    _read_flexible_topic,
+    _read_flexible_partitions,
+)
+_OLD_READERS: Final = (read_string, read_count, _read_old_topic, _read_old_partitions)
 
 
 def _check_end(position: int, end: int) -> None:
@@ -212,8 +263,22 @@ def _check_end(position: int, end: int) -> None:
 
 def write_produce(version: int, topics: list[TopicAnswer], *, throttle_ms: int = 0) -> bytes:
     """The body of the answer."""
+    steps = write_produce_in_steps(version, topics, throttle_ms=throttle_ms)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as whole:
+            body: bytes = whole.value
+            return body
+
+
+def write_produce_in_steps(
+    version: int, topics: list[TopicAnswer], *, throttle_ms: int = 0
+) -> Generator[None, None, bytes]:
+    """As `write_produce`, some topics and partitions in each step."""
     is_flexible = version >= FLEXIBLE_FROM
     out = bytearray(_count(len(topics), is_flexible=is_flexible))
+    left = _PER_STEP
     for name, topic_id, partitions in topics:
         if version >= TOPIC_IDS_FROM:
             assert topic_id is not None
@@ -223,6 +288,10 @@ def write_produce(version: int, topics: list[TopicAnswer], *, throttle_ms: int =
             out += _string(name, is_flexible=is_flexible)
         out += _count(len(partitions), is_flexible=is_flexible)
         for answer in partitions:
+            if not left:
+                yield
+                left = _PER_STEP
+            left -= 1
             _write_partition(out, version, answer)
         if is_flexible:
             out += b"\x00"

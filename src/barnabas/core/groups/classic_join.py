@@ -6,10 +6,13 @@ assigned. Differs from Kafka: it rebalances also when the topics of the static m
 its place in a full group.
 """
 
+from typing import Final
+
 from barnabas.core.errors import (
     CoordinatorNotAvailable,
     GroupMaxSizeReached,
     InconsistentGroupProtocol,
+    InvalidRequest,
     InvalidSessionTimeout,
     MemberIdRequired,
     UnknownMemberId,
@@ -27,6 +30,8 @@ from barnabas.core.groups.classic_state import ClassicState, LiveGroup, LiveMemb
 from barnabas.core.groups.decision import SESSION, Effects, TimerKey, Token
 from barnabas.core.groups.subscriptions import CONSUMER_PROTOCOL, parse_topics
 
+MAX_PROTOCOLS: Final = 1000  # of one member, which has two or three: all are looked at in one step
+
 
 def check_join(config: ClassicConfig, request: JoinRequest) -> None:
     """Refuse what no group takes."""
@@ -37,6 +42,8 @@ def check_join(config: ClassicConfig, request: JoinRequest) -> None:
         )
     if not request.protocol_type or not request.protocols:
         raise InconsistentGroupProtocol("a member needs a protocol type and at least one protocol")
+    if len(request.protocols) > MAX_PROTOCOLS:
+        raise InvalidRequest(f"a member supports {len(request.protocols)} protocols; at most {MAX_PROTOCOLS} are taken")
 
 
 class Joining:

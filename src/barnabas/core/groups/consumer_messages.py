@@ -15,6 +15,7 @@ JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2  # a static member leaves, but comes back before its session ends
 UNCHANGED_MS: Final = -1
+MAX_TOPICS: Final = 10_000  # of one member: all are looked at in one step
 
 
 class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +78,9 @@ class ConsumerHeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):
 def check_heartbeat(request: ConsumerHeartbeat, config: ConsumerConfig) -> None:
     """Refuse a heartbeat that no group could take."""
     _check_names(request)
+    count = max(len(request.topics or ()), len(request.owned or ()))
+    if count > MAX_TOPICS:
+        raise InvalidRequest(f"a member names {count} topics; at most {MAX_TOPICS} are taken")
     if request.member_epoch == JOIN_EPOCH:
         _check_join(request)
     elif request.member_epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:

@@ -3,12 +3,14 @@
 Nothing is awaited on it. What acks=all waits for is a callback of the partition, so that requests pipelined on one
 connection are appended one after another, and their answers leave when the disk has them. Only a batch that takes long
 to look into (see `services.produce`) takes the long way, and the connection waits for it: order is kept. So does the
-first batch of a transaction for a partition, while the coordinator is asked about it.
+first batch of a transaction for a partition, while the coordinator is asked about it, and a request for very many
+partitions, which takes turns with everything else.
 
 As in Kafka, acks=0 gets no answer; a refused one closes the connection, which is all such a client can notice.
 """
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -18,6 +20,7 @@ from barnabas.core.metadata.names import is_internal
 from barnabas.core.records.batch import BatchHeader
 from barnabas.runtime.connections import Answer, Slot, Work
 from barnabas.runtime.partition import Partition
+from barnabas.runtime.turns import finish, in_turns, next_turn
 from barnabas.services.broker import Broker
 from barnabas.services.opening import RecordsRefused
 from barnabas.services.produce import (
@@ -32,18 +35,25 @@ from barnabas.services.served import ServedTopic
 from barnabas.storage.log import Appended
 from barnabas.wire.frame import RequestHeader, answer_head
 from barnabas.wire.produce import (
+    ManyPartitions,
     PartitionAnswer,
     ProduceRequest,
     Single,
     TopicAnswer,
     TopicData,
     read_produce,
+    read_produce_in_steps,
     read_single,
     write_produce,
+    write_produce_in_steps,
     write_single,
 )
 
 MAX_MESSAGE: Final = 500
+MAX_AT_ONCE: Final = 128
+"""Partitions of one request that are written to in one go. More than that take turns with everything else."""
+
+AT_A_TIME: Final = 16  # each may need a log, which is some files
 Found = ServedTopic | BarnabasError  # a topic, or why it is not there
 
 
@@ -75,7 +85,10 @@ class Producing:
             if topic is not None and not topic.must_open and single.acks in (1, ACKS_ALL):
                 with suppress(TakesLong):
                     return self._handle_single(header, single, topic)
-        request = read_produce(frame, header.body_at, len(frame), header.version)
+        try:
+            request = read_produce(frame, header.body_at, len(frame), header.version, max_at_once=MAX_AT_ONCE)
+        except ManyPartitions:
+            return self._handle_many(header, memoryview(bytearray(frame)))
         topics = [self._find(topic) for topic in request.topics]
         if request.transactional_id is not None:
             return self._handle_transactional(header, request, topics)
@@ -87,10 +100,10 @@ class Producing:
         self, header: RequestHeader, request: ProduceRequest, topics: list[Found], verified: Verified | None = None
     ) -> "Answer | Pending":
         waits: list[_Wait] = []
-        answers = [
-            self._append_topic(topic, data, request.acks, waits, verified)
-            for topic, data in zip(topics, request.topics, strict=True)
-        ]
+        answers: list[TopicAnswer] = []
+        for topic, data in zip(topics, request.topics, strict=True):
+            answers.append(TopicAnswer(data.name, data.topic_id, []))
+            self._append_topic(topic, data, request.acks, answers[-1].partitions, waits, verified)
         return _finish(header, request, answers, waits)
 
     def _handle_transactional(
@@ -139,18 +152,74 @@ class Producing:
         result = await self._append_all(header, request, topics)
         return await result.wait() if isinstance(result, Pending) else result
 
+    async def _handle_many(self, header: RequestHeader, frame: memoryview) -> Answer:
+        """A request for very many partitions: a few of them in each turn of the loop, as if they had come alone."""
+        request = await finish(read_produce_in_steps(frame, header.body_at, len(frame), header.version))
+        answers = [TopicAnswer(topic.name, topic.topic_id, []) async for topic in in_turns(request.topics)]
+        waits: list[_Wait] = []
+        try:
+            if request.transactional_id is not None:
+                await self._check_one_producer(request)
+        except BarnabasError as error:
+            async for at, data in in_turns(_in_pieces(request), per_turn=1):
+                answers[at].partitions.extend(_refused(part.partition, error) for part in data.partitions)
+        else:
+            async for at, data in in_turns(_in_pieces(request), per_turn=1):
+                part = request._replace(topics=[data])
+                await self._append_piece(header, part, answers[at].partitions, waits)
+        if request.acks == 0:
+            return _finish_unanswered(answers)
+        if waits:
+            await next_turn()
+            await Pending(header, answers, waits, timeout_s=max(request.timeout_ms, 0) / 1000).wait_acked()
+        body = await finish(write_produce_in_steps(header.version, answers))
+        return [answer_head(header, len(body)) + body]
+
+    async def _check_one_producer(self, request: ProduceRequest) -> None:
+        headers: list[BatchHeader] = []
+        async for _, data in in_turns(_in_pieces(request), per_turn=1):
+            part = request._replace(topics=[data])
+            headers += (batch for _, batch in _transactional(part, [self._find(data)]))
+        check_one_producer(headers)
+
+    async def _append_piece(
+        self, header: RequestHeader, part: ProduceRequest, answers: list[PartitionAnswer], waits: list[_Wait]
+    ) -> None:
+        """Append what a request has for some partitions of one topic."""
+        topics = [self._find(part.topics[0])]
+        if part.transactional_id is None:
+            await self._append_each(part, topics, [answers], waits, None)
+            return
+        verified = Verified()
+        try:
+            batches = _transactional(part, topics)
+            await self._produce.verify(verified, part.transactional_id, batches, version=header.version)
+            await self._append_each(part, topics, [answers], waits, verified)
+        finally:
+            verified.end()
+
     async def _append_all(
         self, header: RequestHeader, request: ProduceRequest, topics: list[Found], verified: Verified | None = None
     ) -> "Answer | Pending":
         """As `_handle_now`, and what is work for a thread goes to one."""
         waits: list[_Wait] = []
-        answers = []
-        for topic, data in zip(topics, request.topics, strict=True):
-            if isinstance(topic, ServedTopic) and self._topic_takes_long(topic, data):
-                answers.append(await self._append_opened(topic, data, request.acks, waits, verified))
-            else:
-                answers.append(self._append_topic(topic, data, request.acks, waits, verified))
+        answers = [TopicAnswer(data.name, data.topic_id, []) for data in request.topics]
+        await self._append_each(request, topics, [answer.partitions for answer in answers], waits, verified)
         return _finish(header, request, answers, waits)
+
+    async def _append_each(
+        self,
+        request: ProduceRequest,
+        topics: list[Found],
+        answers: list[list[PartitionAnswer]],
+        waits: list[_Wait],
+        verified: Verified | None,
+    ) -> None:
+        for topic, data, into in zip(topics, request.topics, answers, strict=True):
+            if isinstance(topic, ServedTopic) and self._topic_takes_long(topic, data):
+                await self._append_opened(topic, data, request.acks, into, waits, verified)
+            else:
+                self._append_topic(topic, data, request.acks, into, waits, verified)
 
     def _takes_long(self, request: ProduceRequest, topics: list[Found]) -> bool:
         return any(
@@ -174,13 +243,19 @@ class Producing:
         return topic or UnknownTopicId(f"no topic has the id {data.topic_id}")
 
     def _append_topic(
-        self, topic: Found, data: TopicData, acks: int, waits: list[_Wait], verified: Verified | None
-    ) -> TopicAnswer:
-        answers: list[PartitionAnswer] = []
+        self,
+        topic: Found,
+        data: TopicData,
+        acks: int,
+        answers: list[PartitionAnswer],
+        waits: list[_Wait],
+        verified: Verified | None,
+    ) -> None:
+        if isinstance(topic, BarnabasError):
+            answers.extend(_refused(index, topic) for index, _ in data.partitions)
+            return
         for index, records in data.partitions:
             try:
-                if isinstance(topic, BarnabasError):
-                    raise topic
                 check_acks(acks)
                 partition = topic.partitions.get(index) or topic.get(index)
                 if verified is None:
@@ -191,12 +266,16 @@ class Producing:
                 answers.append(_refused(index, error))
             else:
                 _note(answers, index, partition, appended, acks, waits)
-        return TopicAnswer(data.name, data.topic_id, answers)
 
     async def _append_opened(
-        self, topic: ServedTopic, data: TopicData, acks: int, waits: list[_Wait], verified: Verified | None
-    ) -> TopicAnswer:
-        answers: list[PartitionAnswer] = []
+        self,
+        topic: ServedTopic,
+        data: TopicData,
+        acks: int,
+        answers: list[PartitionAnswer],
+        waits: list[_Wait],
+        verified: Verified | None,
+    ) -> None:
         for index, records in data.partitions:
             try:
                 check_acks(acks)
@@ -206,7 +285,15 @@ class Producing:
                 answers.append(_refused(index, error))
             else:
                 _note(answers, index, partition, appended, acks, waits)
-        return TopicAnswer(data.name, data.topic_id, answers)
+
+
+def _in_pieces(request: ProduceRequest) -> Iterator[tuple[int, TopicData]]:
+    """The request a few partitions at a time, each piece of one topic, with the place of that topic in the request."""
+    # The coordinator writes down what it is asked about, and that is waited for: ask seldom.
+    size = AT_A_TIME if request.transactional_id is None else MAX_AT_ONCE
+    for at, data in enumerate(request.topics):
+        for first in range(0, len(data.partitions), size):
+            yield at, data._replace(partitions=data.partitions[first : first + size])
 
 
 def _transactional(request: ProduceRequest, topics: list[Found]) -> list[tuple[Partition, BatchHeader]]:
@@ -257,14 +344,18 @@ def _finish(
     header: RequestHeader, request: ProduceRequest, answers: list[TopicAnswer], waits: list[_Wait]
 ) -> "Answer | Pending":
     if request.acks == 0:
-        for topic in answers:
-            for answer in topic.partitions:
-                if answer.error_code:
-                    raise RefusedUnanswered(f"a produce with acks=0 was refused: {answer.error_message}")
-        return []
+        return _finish_unanswered(answers)
     if not waits:
         return _encode(header, answers)
     return Pending(header, answers, waits, timeout_s=max(request.timeout_ms, 0) / 1000)
+
+
+def _finish_unanswered(answers: list[TopicAnswer]) -> Answer:
+    for topic in answers:
+        for answer in topic.partitions:
+            if answer.error_code:
+                raise RefusedUnanswered(f"a produce with acks=0 was refused: {answer.error_message}")
+    return []
 
 
 def _encode(header: RequestHeader, answers: list[TopicAnswer]) -> Answer:
@@ -300,7 +391,7 @@ class Pending:
         self._waits = waits
         self._left = len(waits)
         self._slot: Slot | None = None
-        self._future: asyncio.Future[Answer] | None = None
+        self._future: asyncio.Future[None] | None = None
         # A failure of the disk is heard at once; this is for one that hangs.
         self._timer = asyncio.get_running_loop().call_later(timeout_s, self._time_out)
 
@@ -309,13 +400,21 @@ class Pending:
         self._begin()
 
     async def wait(self) -> Answer:
+        await self.wait_acked()
+        return _encode(self._header, self._answers)
+
+    async def wait_acked(self) -> None:
+        """Return when the answers hold, whatever they say."""
         self._future = asyncio.get_running_loop().create_future()
         self._begin()
-        return await self._future
+        await self._future
 
     def _begin(self) -> None:
         for wait in self._waits:
             if wait.partition.high_watermark >= wait.end_offset:
+                self._left -= 1
+            elif (lost := wait.partition.lost_because) is not None:  # since it was appended
+                wait.answers[wait.at] = _refused(wait.answers[wait.at].partition, lost)
                 self._left -= 1
             else:
                 wait.partition.call_when_acked(wait.end_offset, _Callback(self, wait))
@@ -342,11 +441,10 @@ class Pending:
 
     def _answer(self) -> None:
         self._timer.cancel()
-        answer = _encode(self._header, self._answers)
         if self._slot is not None:
-            self._slot.put(answer)
+            self._slot.put(_encode(self._header, self._answers))
         elif self._future is not None and not self._future.done():
-            self._future.set_result(answer)
+            self._future.set_result(None)
 
 
 class _Callback:

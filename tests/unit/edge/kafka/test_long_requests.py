@@ -77,6 +77,39 @@ REQUESTS: dict[str, tuple[int, int, dict[str, Any]]] = {
     ),
     "OffsetFetch": (9, 7, {"group_id": "g", "topics": [{**OF_TOPIC, "partition_indexes": NUMBERS}]}),
     "FindCoordinator": (10, 4, {"key_type": 0, "coordinator_keys": NAMES}),
+    "JoinGroup": (
+        11,
+        9,
+        {
+            "group_id": "g",
+            "session_timeout": 30_000,
+            "rebalance_timeout": 30_000,
+            "protocol_type": "consumer",
+            "protocols": [{"name": name, "metadata": b""} for name in NAMES],
+        },
+    ),
+    "LeaveGroup": (13, 5, {"group_id": "g", "members": [{"member_id": name} for name in NAMES * 2]}),
+    "SyncGroup": (
+        14,
+        5,
+        {
+            "group_id": "g",
+            "protocol_type": "consumer",
+            "protocol_name": "range",
+            "assignments": [{"member_id": name, "assignment": b""} for name in NAMES],
+        },
+    ),
+    "ConsumerGroupHeartbeat": (
+        68,
+        1,
+        {
+            "group_id": "consumers",
+            "member_id": "m",
+            "rebalance_timeout": 30_000,
+            "subscribed_topic_names": NAMES * 2,
+            "topic_partitions": [],
+        },
+    ),
     "DescribeGroups": (15, 5, {"groups": NAMES}),
     "CreateTopics": (
         19,

@@ -61,7 +61,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
                 raise InvalidRequest(f"partition {wanted.partition_index} of '{topic.name}' is asked for twice")
             found = _find(broker, key, wanted, version=asked.version, is_committed=is_committed)
         except BarnabasError as error:
-            outcomes[key] = error
+            outcomes[key] = error.with_traceback(None)  # which would keep this very frame, and all that is in it
         else:
             if isinstance(found, TimedOffset):
                 outcomes[key] = found
@@ -101,7 +101,7 @@ def _look(lookup: Lookup) -> Outcome:
     try:
         return lookup()
     except BarnabasError as error:
-        return error
+        return error.with_traceback(None)
 
 
 async def _topics(keys: Counter[Key], outcomes: dict[Key, Outcome]) -> list[Values]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from barnabas.core.errors import BarnabasError, InconsistentGroupProtocol
 from barnabas.core.groups.classic_messages import SyncReply, SyncRequest
 from barnabas.edge.kafka.asked import Asked
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
 
@@ -33,6 +34,7 @@ async def _sync(broker: Broker, request: Any, version: int) -> SyncReply:
     protocol_type, protocol = getattr(request, "protocol_type", None), getattr(request, "protocol_name", None)
     if version >= _PROTOCOL_FROM and (protocol_type is None or protocol is None):
         raise InconsistentGroupProtocol("a member must say its protocol and its type")
+    assignments = tuple([(each.member_id, each.assignment) async for each in in_turns(request.assignments)])
     return await broker.groups.sync(
         SyncRequest(
             group=request.group_id,
@@ -41,6 +43,6 @@ async def _sync(broker: Broker, request: Any, version: int) -> SyncReply:
             instance_id=getattr(request, "group_instance_id", None),
             protocol_type=protocol_type,
             protocol=protocol,
-            assignments=tuple((assigned.member_id, assigned.assignment) for assigned in request.assignments),
+            assignments=assignments,
         )
     )
