@@ -39,7 +39,9 @@ AckCallback = Callable[[BarnabasError | None], None]
 class GrowthWaiter(Protocol):
     """Somebody who waits for more to read."""
 
-    def note_growth(self) -> None: ...
+    def note_growth(self, partition: "Partition") -> None:
+        """This one has more, or is gone."""
+        ...
 
 
 class Logs:
@@ -305,7 +307,7 @@ class Partition:
         if self._growth_waiters:
             waiters, self._growth_waiters = self._growth_waiters, _NO_WAITERS
             for waiter in waiters:
-                waiter.note_growth()
+                waiter.note_growth(self)
 
     def fail_waiters(self, error: BarnabasError) -> None:
         """The log cannot be served any more: whoever waits hears why."""

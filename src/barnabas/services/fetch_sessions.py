@@ -45,6 +45,23 @@ class Session:
     last_used_at: float
     partitions: dict[PartitionKey, SessionPartition] = field(default_factory=dict)
 
+    def want(self, key: PartitionKey, wanted: Wanted) -> None:
+        """Take up a partition, or what is wanted of it from now on."""
+        known = self.partitions.get(key)
+        if known is None:
+            self.partitions[key] = SessionPartition(wanted)
+        else:
+            known.wanted = wanted
+
+    def forget(self, key: PartitionKey) -> None:
+        self.partitions.pop(key, None)
+
+    def move_last(self, key: PartitionKey) -> None:
+        """Who was served goes to the end of the line, so that a busy partition does not starve the others."""
+        known = self.partitions.pop(key, None)
+        if known is not None:
+            self.partitions[key] = known
+
 
 class FetchSessions:
     """All sessions of a node."""
@@ -56,6 +73,11 @@ class FetchSessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def size_of(self, session_id: int) -> int:
+        """How many partitions a session has; none if it is not kept."""
+        session = self._sessions.get(session_id)
+        return 0 if session is None else len(session.partitions)
 
     def begin(self, wanted: dict[PartitionKey, Wanted], *, uses_topic_ids: bool, now_s: float) -> Session | None:
         """A new session, or None when there is no room for one."""
@@ -91,13 +113,9 @@ class FetchSessions:
         session.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
         session.last_used_at = now_s
         for key, wanted in changed.items():
-            known = session.partitions.get(key)
-            if known is None:
-                session.partitions[key] = SessionPartition(wanted)
-            else:
-                known.wanted = wanted
+            session.want(key, wanted)
         for key in forgotten:
-            session.partitions.pop(key, None)
+            session.forget(key)
         return session
 
     def _has_room(self, now_s: float) -> bool:

@@ -5,12 +5,13 @@ The request is in `fetch_request`.
 """
 
 import struct
-from collections.abc import Sized
+from collections.abc import Generator, Sequence, Sized
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from barnabas.wire.frame import write_uvarint
 
+PARTITIONS_PER_STEP: Final = 200  # of which each takes some microseconds
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
 SESSIONS_FROM: Final = 7
@@ -57,28 +58,75 @@ def write_fetch(
     throttle_ms: int = 0,
 ) -> list[Any]:
     """The body of the answer, as pieces to be written one after another: bytes, and records as they were given."""
-    is_flexible = version >= FLEXIBLE_FROM
-    head = _HEAD.pack(throttle_ms, error_code, session_id) if version >= SESSIONS_FROM else _INT32.pack(throttle_ms)
-    out = bytearray(head)
-    out += write_uvarint(len(topics) + 1) if is_flexible else _INT32.pack(len(topics))
+    out = _begin(version, len(topics), error_code=error_code, session_id=session_id, throttle_ms=throttle_ms)
     pieces: list[Any] = []
     for topic in topics:
-        _write_topic_name(out, topic, version)
-        count = len(topic.partitions)
-        out += write_uvarint(count + 1) if is_flexible else _INT32.pack(count)
-        for partition in topic.partitions:
-            _write_partition(out, partition, version)
-            if partition.records:
-                pieces += (out, partition.records)
-                out = bytearray()
-            if is_flexible:
-                out += _tags(partition)
-        if is_flexible:
+        _begin_topic(out, topic, version)
+        out = _write_partitions(out, topic.partitions, version, pieces)
+        if version >= FLEXIBLE_FROM:
             out += b"\x00"
-    if is_flexible:
+    if version >= FLEXIBLE_FROM:
         out += b"\x00"
     pieces.append(out)
     return pieces
+
+
+def write_fetch_in_steps(
+    version: int, topics: list[FetchedTopic], *, session_id: int = 0
+) -> Generator[None, None, list[Any]]:
+    """The same for a long answer."""
+    out = _begin(version, len(topics), error_code=0, session_id=session_id, throttle_ms=0)
+    pieces: list[Any] = []
+    left = PARTITIONS_PER_STEP
+    for topic in topics:
+        _begin_topic(out, topic, version)
+        done, count = 0, len(topic.partitions)
+        while done < count:
+            stop = min(count, done + left)
+            out = _write_partitions(out, topic.partitions[done:stop], version, pieces)
+            left -= stop - done
+            done = stop
+            if left <= 0:
+                yield
+                left = PARTITIONS_PER_STEP
+        if version >= FLEXIBLE_FROM:
+            out += b"\x00"
+        left -= 1
+        if left <= 0:
+            yield
+            left = PARTITIONS_PER_STEP
+    if version >= FLEXIBLE_FROM:
+        out += b"\x00"
+    pieces.append(out)
+    return pieces
+
+
+def _begin(version: int, topic_count: int, *, error_code: int, session_id: int, throttle_ms: int) -> bytearray:
+    head = _HEAD.pack(throttle_ms, error_code, session_id) if version >= SESSIONS_FROM else _INT32.pack(throttle_ms)
+    out = bytearray(head)
+    out += write_uvarint(topic_count + 1) if version >= FLEXIBLE_FROM else _INT32.pack(topic_count)
+    return out
+
+
+def _begin_topic(out: bytearray, topic: FetchedTopic, version: int) -> None:
+    _write_topic_name(out, topic, version)
+    count = len(topic.partitions)
+    out += write_uvarint(count + 1) if version >= FLEXIBLE_FROM else _INT32.pack(count)
+
+
+def _write_partitions(
+    out: bytearray, partitions: Sequence[FetchedPartition], version: int, pieces: list[Any]
+) -> bytearray:
+    """Write partitions to `out`, and to `pieces` what ends with records; gives what the next goes to."""
+    is_flexible = version >= FLEXIBLE_FROM
+    for partition in partitions:
+        _write_partition(out, partition, version)
+        if partition.records:
+            pieces += (out, partition.records)
+            out = bytearray()
+        if is_flexible:
+            out += _tags(partition)
+    return out
 
 
 def _write_topic_name(out: bytearray, topic: FetchedTopic, version: int) -> None:

@@ -5,6 +5,7 @@ a replica says so in a tagged field.
 """
 
 import struct
+from collections.abc import Generator
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from barnabas.wire.fields import piece, read_compact_count, read_compact_string,
 from barnabas.wire.frame import MAX_TAGGED_FIELDS, read_uvarint, skip_tagged_fields
 
 MAX_PARTITIONS: Final = 100_000  # of one request, those it forgets included
+ELEMENTS_PER_STEP: Final = 200  # topics and partitions, of which each takes some microseconds
 _LEADER_EPOCHS_FROM: Final = 9
 _RACKS_FROM: Final = 11
 _REPLICA_STATE_FROM: Final = 15
@@ -60,6 +62,28 @@ def read_fetch(data: Buffer, position: int, end: int, version: int) -> FetchRequ
         raise MalformedRequest("a fetch request is cut off") from None
 
 
+def read_fetch_in_steps(data: Buffer, position: int, end: int, version: int) -> Generator[None, None, FetchRequest]:
+    """The same for a long request. The data is copied at once; the first step is to ask for the next."""
+    body = memoryview(bytes(data[position:end]))
+    return _read_in_steps(_Reader(body, len(body), version))
+
+
+def _read_in_steps(reader: "_Reader") -> Generator[None, None, FetchRequest]:
+    yield
+    try:
+        return (yield from reader.read_in_steps())
+    except (struct.error, IndexError, UnicodeDecodeError):
+        raise MalformedRequest("a fetch request is cut off") from None
+
+
+_Topics = list[tuple[str | UUID, list[FetchPartition]]]
+_Forgotten = list[tuple[str | UUID, list[int]]]
+
+
+# What comes before the topics: the first seven fields of a request.
+_Head = tuple[int, int, int, int, int, int, int]
+
+
 class _Reader:
     __slots__ = ("_data", "_end", "_is_flexible", "_left", "_version")
 
@@ -71,7 +95,55 @@ class _Reader:
         self._left = MAX_PARTITIONS
 
     def read(self, position: int) -> FetchRequest:
-        data, end, version = self._data, self._end, self._version
+        head, position = self._read_head(position)
+        count, position = self._read_count(position)
+        topics: _Topics = []
+        for _ in range(count):
+            topic, partition_count, position = self._read_topic_head(position)
+            partitions: list[FetchPartition] = []
+            position = self._read_partitions(position, partition_count, partitions)
+            position = self._skip_tags(position)
+            topics.append((topic, partitions))
+        forgotten: _Forgotten = []
+        if self._version >= SESSIONS_FROM:
+            count, position = self._read_count(position)
+            for _ in range(count):
+                position = self._read_forgotten(position, forgotten)
+        return self._read_end(position, head, topics, forgotten)
+
+    def read_in_steps(self) -> Generator[None, None, FetchRequest]:
+        """As `read` from the beginning of the data."""
+        head, position = self._read_head(0)
+        count, position = self._read_count(position)
+        topics: _Topics = []
+        left = ELEMENTS_PER_STEP
+        for _ in range(count):
+            topic, partition_count, position = self._read_topic_head(position)
+            partitions: list[FetchPartition] = []
+            while len(partitions) < partition_count:
+                number = min(left, partition_count - len(partitions))
+                position = self._read_partitions(position, number, partitions)
+                left -= number
+                if left <= 0:
+                    yield
+                    left = ELEMENTS_PER_STEP
+            position = self._skip_tags(position)
+            topics.append((topic, partitions))
+            left -= 1
+            if left <= 0:
+                yield
+                left = ELEMENTS_PER_STEP
+        forgotten: _Forgotten = []
+        if self._version >= SESSIONS_FROM:
+            count, position = self._read_count(position)
+            for number in range(1, count + 1):
+                position = self._read_forgotten(position, forgotten)
+                if number % ELEMENTS_PER_STEP == 0:
+                    yield
+        return self._read_end(position, head, topics, forgotten)
+
+    def _read_head(self, position: int) -> tuple[_Head, int]:
+        data, version = self._data, self._version
         replica_id, session_id, session_epoch = -1, 0, -1
         if version < _REPLICA_STATE_FROM:
             (replica_id,) = _INT32.unpack_from(data, position)
@@ -81,15 +153,16 @@ class _Reader:
         if version >= SESSIONS_FROM:
             session_id, session_epoch = _SESSION.unpack_from(data, position)
             position += 8
-        topics, position = self._read_topics(position)
-        forgotten: list[tuple[str | UUID, list[int]]] = []
-        if version >= SESSIONS_FROM:
-            forgotten, position = self._read_forgotten(position)
-        if version >= _RACKS_FROM:
+        return (max_wait_ms, min_bytes, max_bytes, isolation_level, replica_id, session_id, session_epoch), position
+
+    def _read_end(self, position: int, head: _Head, topics: _Topics, forgotten: _Forgotten) -> FetchRequest:
+        """What comes after the topics, and with it the whole request."""
+        if self._version >= _RACKS_FROM:
             _, position = self._read_text(position)
+        max_wait_ms, min_bytes, max_bytes, isolation_level, replica_id, session_id, session_epoch = head
         if self._is_flexible:
             replica_id, position = self._read_tags(position, replica_id)
-        if position > end:
+        if position > self._end:
             raise MalformedRequest("a fetch request is cut off")
         return FetchRequest(
             max_wait_ms,
@@ -103,19 +176,17 @@ class _Reader:
             forgotten,
         )
 
-    def _read_topics(self, position: int) -> tuple[list[tuple[str | UUID, list[FetchPartition]]], int]:
+    def _read_topic_head(self, position: int) -> tuple[str | UUID, int, int]:
+        """A topic, how many partitions it has, and where they begin."""
+        topic, position = self._read_topic(position)
         count, position = self._read_count(position)
-        topics = []
+        return topic, count, position
+
+    def _read_partitions(self, position: int, count: int, partitions: list[FetchPartition]) -> int:
         for _ in range(count):
-            topic, position = self._read_topic(position)
-            partition_count, position = self._read_count(position)
-            partitions = []
-            for _ in range(partition_count):
-                partition, position = self._read_partition(position)
-                partitions.append(partition)
-            position = self._skip_tags(position)
-            topics.append((topic, partitions))
-        return topics, position
+            partition, position = self._read_partition(position)
+            partitions.append(partition)
+        return position
 
     def _read_partition(self, position: int) -> tuple[FetchPartition, int]:
         data, version = self._data, self._version
@@ -129,16 +200,10 @@ class _Reader:
         index, offset, max_bytes = layout.unpack_from(data, position)
         return FetchPartition(index, -1, offset, -1, max_bytes), position + layout.size
 
-    def _read_forgotten(self, position: int) -> tuple[list[tuple[str | UUID, list[int]]], int]:
-        count, position = self._read_count(position)
-        forgotten = []
-        for _ in range(count):
-            topic, position = self._read_topic(position)
-            partition_count, position = self._read_count(position)
-            partitions = struct.unpack_from(f">{partition_count}i", self._data, position)
-            position = self._skip_tags(position + 4 * partition_count)
-            forgotten.append((topic, list(partitions)))
-        return forgotten, position
+    def _read_forgotten(self, position: int, forgotten: _Forgotten) -> int:
+        topic, count, position = self._read_topic_head(position)
+        forgotten.append((topic, list(struct.unpack_from(f">{count}i", self._data, position))))
+        return self._skip_tags(position + 4 * count)
 
     def _read_count(self, position: int) -> tuple[int, int]:
         read = read_compact_count if self._is_flexible else read_count

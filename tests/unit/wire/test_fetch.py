@@ -1,21 +1,24 @@
 """Fetch's own reader and writer against kio, for every version."""
 
 import struct
+from collections.abc import Generator
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from barnabas.wire import fetch, fetch_request
 from barnabas.wire.apis import FETCH
 from barnabas.wire.errors import MalformedRequest
-from barnabas.wire.fetch import FetchedPartition, FetchedTopic, write_fetch
-from barnabas.wire.fetch_request import MAX_PARTITIONS, FetchPartition, FetchRequest, read_fetch
+from barnabas.wire.fetch import FetchedPartition, FetchedTopic, write_fetch, write_fetch_in_steps
+from barnabas.wire.fetch_request import MAX_PARTITIONS, FetchPartition, FetchRequest, read_fetch, read_fetch_in_steps
 from barnabas.wire.frame import write_uvarint
 from tests.unit.wire.kio_values import decode_response, encode, requests, responses
 
+T = TypeVar("T")
 VERSIONS = range(FETCH.min_version, FETCH.max_version + 1)
 FEW = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 NO_ID = UUID(int=0)
@@ -62,6 +65,34 @@ def test_a_request_is_read_as_kio_wrote_it(version: int) -> None:
     def check(entity: Any, before: bytes) -> None:
         data = before + encode(entity)
         assert read_fetch(memoryview(data), len(before), len(data), version) == as_we_have_it(entity)
+
+    check()
+
+
+def finish(steps: Generator[None, None, T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_request_is_read_in_steps_as_it_is_at_once(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_request, "ELEMENTS_PER_STEP", 2)
+
+    @given(requests(FETCH, version), st.binary(max_size=5))
+    @FEW
+    def check(entity: Any, before: bytes) -> None:
+        data = bytearray(before + encode(entity))
+        steps = read_fetch_in_steps(memoryview(data), len(before), len(data), version)
+        end = len(data) - 1
+        cut_off = read_fetch_in_steps(memoryview(data), len(before), end, version)
+        data[:] = bytes(len(data))  # the buffer is used again
+        assert finish(steps) == as_we_have_it(entity)
+        with pytest.raises(MalformedRequest):
+            finish(cut_off)
 
     check()
 
@@ -169,6 +200,21 @@ def test_an_answer_is_written_as_kio_writes_it(version: int) -> None:
         assert decode_response(FETCH, version, written) == entity
 
     check()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_answer_is_written_in_steps_as_it_is_at_once(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "PARTITIONS_PER_STEP", 3)
+    topics = [
+        FetchedTopic(
+            f"t{number}",
+            UUID(int=number),
+            [FetchedPartition(each, records=b"abc" if each % 2 else b"") for each in range(number)],
+        )
+        for number in range(9)
+    ]
+    steps = write_fetch_in_steps(version, topics, session_id=5)
+    assert finish(steps) == write_fetch(version, topics, session_id=5)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

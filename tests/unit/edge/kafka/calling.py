@@ -41,6 +41,14 @@ class FakeSlot:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.on_close: Callable[[], None] | None = None
         self.on_hurry: Callable[[], None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def close(self) -> None:
+        """The client is gone."""
+        if self.on_close is not None:
+            self.on_close()
+        if self._task is not None:
+            self._task.cancel()
 
     def put(self, answer: Answer) -> None:
         assert not self.answer.done(), "answered twice"
@@ -50,7 +58,7 @@ class FakeSlot:
         if isinstance(result, list):
             self.put(result)
         else:
-            asyncio.get_running_loop().create_task(self._finish(result))
+            self._task = asyncio.get_running_loop().create_task(self._finish(result))
 
     async def _finish(self, work: Coroutine[Any, Any, Answer]) -> None:
         self.put(await work)

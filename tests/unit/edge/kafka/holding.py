@@ -10,10 +10,11 @@ T = TypeVar("T")
 
 
 class Held:
-    """Counts calls while it is entered; `longest` is the most of them between two turns of the loop."""
+    """Counts calls while it is entered; `longest` is the most of them between two turns of the loop, `calls` all."""
 
     def __init__(self) -> None:
         self.longest = 0
+        self.calls = 0
         self.turns = 0
         self._calls = 0
         self._is_over = False
@@ -40,6 +41,7 @@ class Held:
 
     def _note(self) -> None:
         self.longest = max(self.longest, self._calls)
+        self.calls += self._calls
         self._calls = 0
 
 

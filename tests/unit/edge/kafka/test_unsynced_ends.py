@@ -11,8 +11,11 @@ from barnabas.services.syncing import SYNC_WAIT_S, wait_synced
 from barnabas.wire.apis import DELETE_RECORDS, LIST_OFFSETS
 from tests.unit.edge.kafka.calling import Caller, batch
 from tests.unit.edge.kafka.fetching.support import is_parked, values_in
+from tests.unit.edge.kafka.holding import Held
 from tests.unit.edge.kafka.producing.support import Gate, hold_flushes
-from tests.unit.edge.kafka.support import ask, create, run
+from tests.unit.edge.kafka.support import NOW_MS, append, ask, create, run
+
+pytestmark = pytest.mark.usefixtures("both_ways")
 
 LATEST, EARLIEST, NEWEST = -1, -2, -3
 Ask = Callable[[Broker], Awaitable[Any]]
@@ -132,11 +135,13 @@ def test_where_all_is_synced_nobody_waits() -> None:
         await create(broker, "t")
         assert await Caller(broker).refusal("t", batch(b"a")) == 0
         hold_flushes(broker)
+        began_s = asyncio.get_running_loop().time()
         assert await offset_of(broker, LATEST) == (0, 1)
-        assert Caller(broker).fetch(("t", 0, 1), max_wait_ms=0).is_answered
+        assert await fetch(broker, max_wait_ms=0) == []
         assert await delete_to(broker, -1) == (0, 1)
+        assert asyncio.get_running_loop().time() == began_s
 
-    run(scenario)
+    run(scenario, is_virtual=True)
 
 
 def test_what_is_appended_later_is_not_waited_for() -> None:
@@ -182,5 +187,26 @@ def test_several_partitions_are_waited_for_at_once() -> None:
         gate.is_open.set()
         await waiting
         assert [partition.high_watermark for partition in partitions] == [1, 0, 1]
+
+    run(scenario)
+
+
+def test_very_many_partitions_are_waited_for_one_by_one() -> None:
+    async def scenario(broker: Broker) -> None:
+        many = 400
+        await create(broker, "t", many)
+        hold_flushes(broker)
+        partitions = [broker.served.get_partition("t", number) for number in range(many)]
+        for number in range(many):
+            append(broker, "t", NOW_MS, partition=number)
+        waiting = asyncio.ensure_future(wait_synced(partitions))
+        while not is_parked(broker, "t", many - 1):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        with Held() as held:
+            for partition in partitions:
+                assert not waiting.done()
+                partition._advance(partition.end_offset)
+            await waiting
+        assert held.calls < 30 * many  # and not many for each
 
     run(scenario)

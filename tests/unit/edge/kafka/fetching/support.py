@@ -1,5 +1,6 @@
 """What the tests of fetch share: topics with records in them, and what is in an answer."""
 
+import asyncio
 from typing import Any
 
 from barnabas.core.records.batch import iter_whole_batches
@@ -30,3 +31,8 @@ async def fill(broker: Broker, topic: str, *values: bytes, partition: int = 0) -
 
 def is_parked(broker: Broker, topic: str, partition: int = 0) -> bool:
     return bool(broker.served.get_partition(topic, partition)._growth_waiters)
+
+
+async def wait_parked(broker: Broker, topic: str, partition: int = 0) -> None:
+    while not is_parked(broker, topic, partition):  # noqa: ASYNC110
+        await asyncio.sleep(0)

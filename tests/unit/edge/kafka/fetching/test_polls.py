@@ -7,7 +7,7 @@ import pytest
 
 from barnabas.services.broker import Broker
 from tests.unit.edge.kafka.calling import Caller
-from tests.unit.edge.kafka.fetching.support import fill, is_parked, partitions_in, values_in
+from tests.unit.edge.kafka.fetching.support import fill, is_parked, partitions_in, values_in, wait_parked
 from tests.unit.edge.kafka.support import create, run
 
 
@@ -15,8 +15,8 @@ def test_a_poll_is_answered_when_something_is_written() -> None:
     async def scenario(broker: Broker) -> None:
         await create(broker, "t")
         call = Caller(broker).fetch(("t", 0, 0), max_wait_ms=60_000)
+        await wait_parked(broker, "t")
         assert not call.is_answered
-        assert is_parked(broker, "t")
         await fill(broker, "t", b"a")
         assert values_in((await call.read()).responses[0].partitions[0]) == [b"a"]
         assert not is_parked(broker, "t")
@@ -54,9 +54,11 @@ def test_a_poll_ends_with_what_there_is_when_its_time_is_over() -> None:
 def test_who_does_not_want_to_wait_does_not(options: Any) -> None:
     async def scenario(broker: Broker) -> None:
         await create(broker, "t")
-        assert Caller(broker).fetch(("t", 0, 0), **{"max_wait_ms": 60_000, **options}).is_answered
+        began_s = asyncio.get_running_loop().time()
+        await Caller(broker).fetch(("t", 0, 0), **{"max_wait_ms": 60_000, **options}).read()
+        assert asyncio.get_running_loop().time() == began_s
 
-    run(scenario)
+    run(scenario, is_virtual=True)
 
 
 def test_a_poll_for_nothing_is_answered_at_once() -> None:
@@ -89,9 +91,10 @@ def test_a_client_that_leaves_is_forgotten_by_its_partitions() -> None:
     async def scenario(broker: Broker) -> None:
         await create(broker, "t", partitions=3)
         call = Caller(broker).fetch(*[("t", n, 0) for n in range(3)], max_wait_ms=60_000)
+        await wait_parked(broker, "t", 2)
         assert call.slot is not None
-        assert call.slot.on_close is not None
-        call.slot.on_close()
+        call.slot.close()
+        await asyncio.sleep(0)
         assert not any(is_parked(broker, "t", n) for n in range(3))
         await fill(broker, "t", b"a")
         assert not call.is_answered

@@ -15,7 +15,7 @@ from barnabas.wire.apis import (
     OFFSET_FOR_LEADER_EPOCH,
 )
 from tests.unit.edge.kafka.calling import Caller
-from tests.unit.edge.kafka.fetching.support import fill, is_parked, values_in
+from tests.unit.edge.kafka.fetching.support import fill, values_in, wait_parked
 from tests.unit.edge.kafka.producing.transacting import part
 from tests.unit.edge.kafka.support import ask, create, run, serving
 
@@ -60,7 +60,7 @@ def test_a_fetch_waits_at_an_unused_partition_and_hears_of_its_first_record() ->
     async def scenario(broker: Broker) -> None:
         await create(broker, "t")
         call = Caller(broker).fetch(("t", 0, 0), max_wait_ms=10_000)
-        assert is_parked(broker, "t")
+        await wait_parked(broker, "t")
         await fill(broker, "t", b"x")
         (found,) = (await call.read()).responses[0].partitions
         assert values_in(found) == [b"x"]
