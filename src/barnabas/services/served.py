@@ -7,6 +7,7 @@ when its files are gone, durably: a crash in between must not hand old records t
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from barnabas.core.errors import StorageError, UnknownTopicId, UnknownTopicOrPartition
@@ -25,10 +26,13 @@ from barnabas.core.model import TopicPartition
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Logs, Partition
+from barnabas.runtime.turns import pieces
 from barnabas.services.settings import TopicConfig
 from barnabas.services.settings.topic_config import opens_batches
 
 log = get_logger("barnabas.topics")
+
+FORGOTTEN_PER_TURN: Final = 50  # of the partitions of a deleted topic; each has files to close
 
 
 @dataclass(slots=True, eq=False)
@@ -149,8 +153,11 @@ class ServedTopics:
 
     async def _remove_files(self, topic: ServedTopic) -> None:
         names = [partition.name for partition in topic.partitions.values()]
+        data_dir = self._logs.data_dir
         try:
-            for failure in await self._offload.run(self._logs.data_dir.begin_deletion(names)):
+            async for some in pieces(names, per_turn=FORGOTTEN_PER_TURN):
+                data_dir.forget(some)
+            for failure in await self._offload.run(data_dir.begin_removal(names)):
                 log.warning(
                     "files of the deleted topic %s cannot be removed (%s); remove them by hand", topic.name, failure
                 )

@@ -103,6 +103,11 @@ class DataDir:
 
         It says what it could not remove, and why. That is not in the way of anybody: it has another name by then.
         """
+        self.forget(partitions)
+        return self.begin_removal(partitions)
+
+    def forget(self, partitions: Sequence[TopicPartition]) -> None:
+        """The first half of a deletion, which very many partitions can go through a few at a time."""
         for partition in partitions:
             log = self.logs.pop(partition, None)
             if log is not None:
@@ -112,6 +117,9 @@ class DataDir:
             # Forgotten before files go: a recovery point without files would be taken for lost files, and a crash
             # before the rename leaves all of the partition under its name, only to be checked in full.
             self.checkpoints.forget(partition)
+
+    def begin_removal(self, partitions: Sequence[TopicPartition]) -> Callable[[], list[str]]:
+        """The second half: see `begin_deletion`."""
         write_checkpoints = self.checkpoints.begin_write()
 
         def remove() -> list[str]:
