@@ -121,6 +121,13 @@ class BatchProducer:
         self._queued_bytes = 0
         self._under_way: dict[Address, _UnderWay] = {}
 
+    def begin_anew(self, producer: Producer) -> None:
+        """Send for another producer from now on, over the same connections; everything sent before is acknowledged."""
+        assert not self._queues
+        assert not self._under_way
+        self._producer = producer
+        self._sequences.clear()
+
     def partition_count(self, topic: str) -> int:
         """How many partitions a topic has; looked up once, until `forget_counts`."""
         if topic not in self._counts:

@@ -6,7 +6,7 @@ Every question may be asked twice without harm. A refusal by the coordinator is 
 
 import datetime
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kio.static.primitive import i32Timedelta
@@ -16,6 +16,7 @@ from barnabas.client.brokers import Brokers, CoordinatorKind
 from barnabas.client.connection import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
+    DESCRIBE_TRANSACTIONS,
     END_TXN,
     INIT_PRODUCER_ID,
     TXN_OFFSET_COMMIT,
@@ -23,9 +24,11 @@ from barnabas.client.connection import (
 )
 from barnabas.client.coordinators import Build, CodesOf, Coordinators
 from barnabas.client.errors import Unreachable, is_passing, words_of
+from barnabas.client.transaction_states import DescribeTransactionsResponse
 from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 _RETRY_S: Final = 0.02
+_NOT_KNOWN: Final = 105  # TRANSACTIONAL_ID_NOT_FOUND
 
 
 class BatchTransaction:
@@ -44,6 +47,11 @@ class BatchTransaction:
     def initialise(self, patience_s: float) -> None:
         """Take the id over; what was open under it is ended first."""
         self.producer = _new_producer(self._coordinators, self.id, self._timeout_ms, patience_s)
+        self._partitions.clear()
+
+    def resume(self, producer: Producer) -> None:
+        """Go on with the transaction that somebody else left open under this id, to end it."""
+        self.producer = producer
         self._partitions.clear()
 
     def add(self, keys: Iterable[TopicPartition]) -> None:
@@ -75,6 +83,13 @@ class BatchTransaction:
 
     def commit_offset(self, group: str, key: TopicPartition, offset: int, metadata: str) -> None:
         """Commit an offset of a group, of which nobody is a member, with the transaction."""
+        self.commit_offsets(group, {key: (offset, metadata)})
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        """Commit offsets of a group, each with its metadata, of which nobody is a member, with the transaction."""
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for key in sorted(offsets):
+            by_topic.setdefault(key.topic, []).append(key)
 
         def build_add(messages: Any) -> Any:
             return messages.AddOffsetsToTxnRequest(
@@ -85,26 +100,34 @@ class BatchTransaction:
             )
 
         def build_commit(messages: Any) -> Any:
-            partition = make(
-                messages.TxnOffsetCommitRequestPartition,
-                partition_index=key.partition,
-                committed_offset=offset,
-                committed_metadata=metadata,
+            topics = tuple(
+                messages.TxnOffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=tuple(
+                        make(
+                            messages.TxnOffsetCommitRequestPartition,
+                            partition_index=key.partition,
+                            committed_offset=offsets[key][0],
+                            committed_metadata=offsets[key][1],
+                        )
+                        for key in keys
+                    ),
+                )
+                for topic, keys in by_topic.items()
             )
-            topic = messages.TxnOffsetCommitRequestTopic(name=key.topic, partitions=(partition,))
             return make(
                 messages.TxnOffsetCommitRequest,
                 transactional_id=self.id,
                 group_id=group,
                 producer_id=self.producer.id,
                 producer_epoch=self.producer.epoch,
-                topics=(topic,),
+                topics=topics,
             )
 
         def codes(answer: Any) -> Iterable[int]:
             return [int(each.error_code) for topic in answer.topics for each in topic.partitions]
 
-        doing = f"commit an offset of group {group!r} in a transaction"
+        doing = f"commit offsets of group {group!r} in a transaction"
         self._ask(ADD_OFFSETS_TO_TXN, build_add, _one_code, doing)
         self._coordinators.ask(
             CoordinatorKind.GROUP,
@@ -130,7 +153,36 @@ class BatchTransaction:
         self._ask(END_TXN, build, _one_code, f"{'commit' if commit else 'abort'} a transaction", patience_s)
         self._partitions.clear()
 
-    def _ask(self, api_key: int, build: Build, codes: CodesOf, doing: str, patience_s: float | None = None) -> Any:
+    def is_open(self, patience_s: float | None = None) -> bool:
+        """Whether the coordinator has the transaction of this producer open."""
+        return self.find_open(patience_s) == self.producer
+
+    def find_open(self, patience_s: float | None = None) -> Producer | None:
+        """The producer that has a transaction open under this id; or None."""
+
+        def build(messages: Any) -> Any:
+            return messages.DescribeTransactionsRequest(transactional_ids=(self.id,))
+
+        def codes(answer: Any) -> Iterable[int]:
+            return [int(each.error_code) for each in answer.transaction_states if int(each.error_code) != _NOT_KNOWN]
+
+        answer = self._ask(
+            DESCRIBE_TRANSACTIONS, build, codes, "look at the transaction", patience_s, DescribeTransactionsResponse
+        )
+        (found,) = answer.transaction_states
+        if str(found.transaction_state) != "Ongoing":
+            return None
+        return Producer(int(found.producer_id), int(found.producer_epoch))
+
+    def _ask(
+        self,
+        api_key: int,
+        build: Build,
+        codes: CodesOf,
+        doing: str,
+        patience_s: float | None = None,
+        answer_kind: Any = None,
+    ) -> Any:
         return self._coordinators.ask(
             CoordinatorKind.TRANSACTION,
             self.id,
@@ -139,6 +191,7 @@ class BatchTransaction:
             codes,
             doing=f"{doing} of {self.id!r}",
             patience_s=self._patience_s if patience_s is None else patience_s,
+            answer_kind=answer_kind,
         )
 
 

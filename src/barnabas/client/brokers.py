@@ -4,10 +4,11 @@ Owns the connections, which are kept until they are dropped, and asking again wh
 again while leaders move is the caller's, who knows how long there is patience. For one thread.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from barnabas.client.connection import FIND_COORDINATOR, METADATA, Connection, make
 from barnabas.client.errors import Unreachable
@@ -17,6 +18,7 @@ from barnabas.client.settings import Settings, parse_bootstrap
 from barnabas.core.errors import BarnabasError
 
 Address: TypeAlias = tuple[str, int]
+_RETRY_S: Final = 0.05
 
 
 class CoordinatorKind(IntEnum):
@@ -96,6 +98,18 @@ class Brokers:
                 # What will not pass says more than that somebody else is away.
                 problem = error if isinstance(problem, Unreachable) else problem
         raise problem
+
+    def wait_reachable(self, patience_s: float) -> None:
+        """Return when a broker can be reached; for a cluster that may never have been there."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                self.any()
+                return
+            except Unreachable as error:
+                if time.monotonic() >= deadline:
+                    raise Unreachable(f"{error}; is a broker running at that address?") from None
+            time.sleep(_RETRY_S)
 
     def metadata(self, topics: Iterable[str] | None, *, create: bool = False) -> ClusterMetadata:
         """What any broker knows of these topics, or of all; `create` lets it make those that do not exist."""

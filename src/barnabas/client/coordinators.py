@@ -42,12 +42,13 @@ class Coordinators:
         *,
         doing: str,
         patience_s: float,
+        answer_kind: Any = None,
     ) -> Any:
         """The answer to the request that `build` makes with kio's module, whose error codes are all 0."""
         deadline = time.monotonic() + patience_s
         while True:
             try:
-                answer = self._ask_once(kind, name, api_key, build)
+                answer = self._ask_once(kind, name, api_key, build, answer_kind)
                 codes = [code for code in codes_of(answer) if code not in (0, _OPERATION_NOT_ATTEMPTED)]
             except Unreachable as error:
                 self._start_over()
@@ -64,7 +65,7 @@ class Coordinators:
                 raise Unreachable(f"cannot {doing} within {patience_s:.0f} s: {problem}") from None
             time.sleep(_RETRY_S)
 
-    def _ask_once(self, kind: CoordinatorKind, name: str, api_key: int, build: Build) -> Any:
+    def _ask_once(self, kind: CoordinatorKind, name: str, api_key: int, build: Build, answer_kind: Any) -> Any:
         if (kind, name) not in self._found:
             code, broker = self._brokers.coordinator(name, kind)
             if is_passing(code):
@@ -73,7 +74,7 @@ class Coordinators:
                 raise failure_of(code, f"cannot find the coordinator of {name!r}: {words_of(code)}")
             self._found[kind, name] = broker.address
         connection = self._brokers.at(self._found[kind, name])
-        return connection.call(build(connection.messages(api_key)))
+        return connection.call(build(connection.messages(api_key)), answer_kind)
 
     def _start_over(self) -> None:
         self.lost_count += 1
@@ -85,10 +86,31 @@ def read_committed_offset(
     coordinators: Coordinators, group: str, key: TopicPartition, patience_s: float
 ) -> tuple[int, str] | None:
     """The offset and metadata that a group has committed, waiting for a transaction that may change it; or None."""
+    return read_committed_offsets(coordinators, group, [key], patience_s).get(key)
+
+
+def read_committed_offsets(
+    coordinators: Coordinators,
+    group: str,
+    keys: Iterable[TopicPartition],
+    patience_s: float,
+    *,
+    require_stable: bool = True,
+) -> dict[TopicPartition, tuple[int, str]]:
+    """The offsets and metadata that a group has committed, all as of one moment.
+
+    With `require_stable`, transactions that may change them are waited for.
+    """
+    by_topic: dict[str, list[int]] = {}
+    for key in keys:
+        by_topic.setdefault(key.topic, []).append(key.partition)
 
     def build(messages: Any) -> Any:
-        topic = messages.OffsetFetchRequestTopic(name=key.topic, partition_indexes=(key.partition,))
-        return messages.OffsetFetchRequest(group_id=group, topics=(topic,), require_stable=True)
+        topics = tuple(
+            messages.OffsetFetchRequestTopic(name=topic, partition_indexes=tuple(partitions))
+            for topic, partitions in by_topic.items()
+        )
+        return messages.OffsetFetchRequest(group_id=group, topics=topics, require_stable=require_stable)
 
     def codes(answer: Any) -> Iterable[int]:
         return [int(answer.error_code)] + [int(each.error_code) for topic in answer.topics for each in topic.partitions]
@@ -102,9 +124,12 @@ def read_committed_offset(
         doing=f"read the progress of group {group!r}",
         patience_s=patience_s,
     )
-    ((found,),) = (topic.partitions for topic in answer.topics)
-    offset = int(found.committed_offset)
-    return None if offset == _NO_OFFSET else (offset, found.metadata or "")
+    return {
+        TopicPartition(str(topic.name), int(each.partition_index)): (int(each.committed_offset), each.metadata or "")
+        for topic in answer.topics
+        for each in topic.partitions
+        if int(each.committed_offset) != _NO_OFFSET
+    }
 
 
 def commit_offsets(

@@ -26,7 +26,8 @@ _OF_TASKS: Final = (
     "barnabas.spark.source.stream_reader",
     "barnabas.spark.source.fetching",
     "barnabas.spark.sink.writers",
-    "barnabas.spark.sink.publishing",
+    "barnabas.spark.sink.preparing",
+    "barnabas.spark.sink.committing",
     "barnabas.core.records.columnar",
     "pandas",  # by which Spark hands rows to a sink in Python
 )

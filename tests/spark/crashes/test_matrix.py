@@ -21,7 +21,13 @@ from tests.spark.crashes.running import Armed, CrashingPipeline
 
 Victim: TypeAlias = Literal["driver", "workers", "broker", "all but workers"]
 
-IN_TASKS: Final[set[Enum]] = {*TopicStep, TableStep.WRITTEN} - {TopicStep.BATCH_PUBLISHED}
+IN_DRIVER: Final = {
+    TopicStep.ALL_PREPARED,
+    TopicStep.INTENDED,
+    TopicStep.PART_PUBLISHED,
+    TopicStep.BATCH_PUBLISHED,
+}
+IN_TASKS: Final[set[Enum]] = {*TopicStep, TableStep.WRITTEN} - IN_DRIVER
 
 
 def tables(step: TableStep) -> dict[str, TableStep]:
@@ -33,16 +39,29 @@ STARTED: Final[Armed] = {"topic": TopicStep.STARTED, **tables(TableStep.WRITTEN)
 READY: Final[Armed] = {"topic": TopicStep.READY, **tables(TableStep.READY)}
 SENT: Final[Armed] = {"topic": TopicStep.SENT, "merge": TableStep.CLEARED}
 MARKED: Final[Armed] = {"topic": TopicStep.MARKED, **tables(TableStep.READY)}
-PUBLISHED: Final[Armed] = {"topic": TopicStep.PUBLISHED, **tables(TableStep.COMMITTED)}
+PREPARED: Final[Armed] = {"topic": TopicStep.PREPARED, **tables(TableStep.COMMITTED)}
+ALL_PREPARED: Final[Armed] = {"topic": TopicStep.ALL_PREPARED, **tables(TableStep.COMMITTED)}
+INTENDED: Final[Armed] = {"topic": TopicStep.INTENDED, **tables(TableStep.READY)}
+PART_PUBLISHED: Final[Armed] = {"topic": TopicStep.PART_PUBLISHED, "merge": TableStep.COMMITTED}
 BATCH_PUBLISHED: Final[Armed] = {"topic": TopicStep.BATCH_PUBLISHED, "merge": TableStep.CLEARED}
-EVERY: Final = (STARTED, READY, SENT, MARKED, PUBLISHED, BATCH_PUBLISHED)
+EVERY: Final = (
+    STARTED,
+    READY,
+    SENT,
+    MARKED,
+    PREPARED,
+    ALL_PREPARED,
+    INTENDED,
+    PART_PUBLISHED,
+    BATCH_PUBLISHED,
+)
 # For whoever changes a sink. Tables are made once: what is of that comes first.
 ALL: Final[list[tuple[Victim, Armed]]] = [
     ("driver", CREATED),
     *[("workers", armed) for armed in EVERY],
     *[("broker", armed) for armed in EVERY],
     *[("driver", armed) for armed in EVERY],
-    *[("all but workers", armed) for armed in (STARTED, SENT, MARKED)],
+    *[("all but workers", armed) for armed in (STARTED, SENT, MARKED, ALL_PREPARED, INTENDED, PART_PUBLISHED)],
 ]
 # Every step of every sink. A driver takes many seconds to start, so it dies as seldom as that allows.
 SOME: Final[list[tuple[Victim, Armed]]] = [
@@ -51,8 +70,10 @@ SOME: Final[list[tuple[Victim, Armed]]] = [
     ("workers", {"topic": TopicStep.READY}),
     ("workers", {"topic": TopicStep.SENT}),
     ("broker", MARKED),
-    ("driver", {**PUBLISHED, "merge": TableStep.CLEARED}),
-    ("all but workers", {**MARKED, "merge": TableStep.COMMITTED}),
+    ("workers", {"topic": TopicStep.PREPARED}),
+    ("workers", {"topic": TopicStep.INTENDED}),
+    ("driver", {"topic": TopicStep.PART_PUBLISHED, **tables(TableStep.COMMITTED), "merge": TableStep.CLEARED}),
+    ("all but workers", {"topic": TopicStep.ALL_PREPARED, **tables(TableStep.READY), "merge": TableStep.COMMITTED}),
 ]
 ROWS: Final = ALL if os.environ.get("TEST_CRASHES") == "all" else SOME
 

@@ -109,6 +109,23 @@ def test_a_job_that_fails_shows_nothing_of_the_task_that_failed(
     assert client.transactions(states=["Ongoing"]) == []
 
 
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_job_that_fails_before_the_sink_publishes_nothing(
+    spark: Any, client: Bus, make_topic: MakeTopic, write: Write, partitions: int
+) -> None:
+    """Spark ends the input of the sink as if it were complete."""
+    topic = make_topic(partitions=2)
+    rows = spark.range(0, 40_000, 1, partitions).selectExpr(
+        "cast(if(id = 35000, raise_error('no good'), id) as string) value"
+    )
+
+    with pytest.raises(Exception, match="no good"):
+        write(rows, topic=topic)
+
+    assert read(client, topic) == []
+    assert client.transactions(states=["Ongoing"]) == []
+
+
 def test_a_write_with_a_name_and_a_number_is_published_once(
     spark: Any, client: Bus, make_topic: MakeTopic, write: Write
 ) -> None:
@@ -124,8 +141,35 @@ def test_a_write_with_a_name_and_a_number_is_published_once(
     )
     with pytest.raises(Exception, match=r"batch 4 of 'app of .*' was published already, and this is batch 3"):
         write(rows, **named, txnVersion="3")
-    with pytest.raises(Exception, match=r"with 5 row.* and has 2 now"):
+    with pytest.raises(Exception, match=r"task \d has other rows now than then"):
         write(rows.limit(4).repartition(2), **named, txnVersion="4")
+
+
+def test_a_write_of_the_same_name_to_another_topic_is_another_write(
+    spark: Any, client: Bus, make_topic: MakeTopic, write: Write
+) -> None:
+    one, two = make_topic(), make_topic()
+    rows = spark.range(10, numPartitions=2).selectExpr("cast(id as string) value")
+
+    for topic in (one, two, one, two):
+        write(rows, topic=topic, txnAppId=f"app of {one}", txnVersion="1")
+
+    assert len(read(client, one)) == len(read(client, two)) == 10
+
+
+def test_a_write_of_the_same_name_and_number_with_other_rows_is_refused(
+    spark: Any, client: Bus, make_topic: MakeTopic, write: Write
+) -> None:
+    topic = make_topic()
+    rows = spark.range(10, numPartitions=2).selectExpr("cast(id as string) value")
+    others = spark.range(10, 20, numPartitions=2).selectExpr("cast(id as string) value")
+    named = {"topic": topic, "txnAppId": f"app of {topic}", "txnVersion": "1"}
+    write(rows, **named)
+
+    with pytest.raises(Exception, match=r"task \d has other rows now than then"):
+        write(others, **named)
+
+    assert sorted(message.value for message in read(client, topic)) == sorted(b"%d" % n for n in range(10))
 
 
 def test_at_least_once_needs_no_transaction(spark: Any, client: Bus, make_topic: MakeTopic, write: Write) -> None:

@@ -1,5 +1,6 @@
 """Streams into topics, once over restarts."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,82 @@ def test_at_least_once(spark: Any, client: Bus, bootstrap: str, make_topic: Make
 
     assert values(client, topic) == expected
     assert not [group.name for group in client.groups() if str(query.id) in group.name]
+
+
+def test_a_batch_whose_task_fails_before_the_sink_is_not_published_and_runs_again(
+    spark: Any, client: Bus, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """Spark ends the input of the sink as if it were complete; once what was wrong is put right, the query goes on."""
+    topic, files, checkpoint = make_topic(), tmp_path / "files", tmp_path / "checkpoint"
+    files.mkdir()
+    text = spark.readStream.format("text").load(str(files))
+    expected = add_file(files, 0)
+
+    def query(condition: str) -> Any:
+        # One Arrow batch for each row, so that rows are on their way when the task fails.
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
+        return run(
+            text.selectExpr(f"if({condition}, raise_error('no good'), value) value"), bootstrap, topic, checkpoint
+        )
+
+    try:
+        with pytest.raises(Exception, match="no good"):
+            query("value = '0-8'")
+        assert values(client, topic) == []
+        assert client.transactions(states=["Ongoing"]) == []
+        query("value = 'none'")
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+    assert values(client, topic) == sorted(expected)
+
+
+def copy_of(checkpoint: Path) -> Path:
+    copied = checkpoint.with_name("copy")
+    shutil.copytree(checkpoint, copied)
+    return copied
+
+
+def test_an_old_copy_of_a_checkpoint_is_refused_before_anything_is_written(
+    spark: Any, client: Bus, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """Its next batch has a number that was published, with other rows."""
+    topic, files, checkpoint = make_topic(), tmp_path / "files", tmp_path / "checkpoint"
+    files.mkdir()
+    rows = spark.readStream.format("text").load(str(files))
+    expected = add_file(files, 0)
+    run(rows, bootstrap, topic, checkpoint)
+    copied = copy_of(checkpoint)
+    expected += add_file(files, 1)
+    run(rows, bootstrap, topic, checkpoint)
+    later = add_file(files, 2)
+
+    with pytest.raises(Exception, match=r"batch 1 of .* was published with other offsets.*Nothing was written"):
+        run(rows, bootstrap, topic, copied)
+    assert values(client, topic) == sorted(expected)
+
+    run(rows, bootstrap, topic, checkpoint)
+    with pytest.raises(
+        Exception, match=r"batch 2 of .* was published already, and this is batch 1.*Nothing was written"
+    ):
+        run(rows, bootstrap, topic, copied)
+    assert values(client, topic) == sorted(expected + later)
+
+
+def test_a_batch_that_was_published_to_another_topic_is_refused(
+    spark: Any, client: Bus, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic, other = make_topic(), make_topic()
+    files, checkpoint = tmp_path / "files", tmp_path / "checkpoint"
+    files.mkdir()
+    rows = spark.readStream.format("text").option("maxFilesPerTrigger", "1").load(str(files))
+    for number in range(2):
+        add_file(files, number)
+    run(rows, bootstrap, topic, checkpoint)
+
+    for name in ("1", ".1.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+    with pytest.raises(Exception, match=r"was published to topic .* and is to go to topic"):
+        run(rows, bootstrap, other, checkpoint)
+
+    assert values(client, other) == []

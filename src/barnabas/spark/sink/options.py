@@ -4,11 +4,11 @@
 |---|---|---|
 | `kafka.bootstrap.servers`, short `bootstrap` | brokers to ask first, `host:port,...` | required |
 | `topic` | where all rows go; wins over a column `topic` | that column |
-| `exactlyOnce` | a transaction for each task; `false`: at least once, and a little faster | true |
-| `transactionTimeout` | how long a task may take; readers wait as long for what a crash left open | 10m |
+| `exactlyOnce` | a batch is published whole or not at all, once; `false`: at least once, and a little faster | true |
+| `transactionTimeout` | how long a batch may take; readers wait as long for what a crash left open | 15m |
 | `transactionPrefix` | begins the names of transactional ids and of the group that keeps the progress | spark-sink- |
 | `progressTopic` | an empty topic of 50 partitions that the progress is kept for, made if missing | see below |
-| `txnAppId`, `txnVersion` | a batch write of these is published once, however often it is made | none |
+| `txnAppId`, `txnVersion` | a batch write of these is published once to a topic, however often it is made | none |
 | `kafka.default.api.timeout.ms` | how long an unreachable cluster is tried at first | 15000 |
 | `kafka.compression.type`, `kafka.compression.level` | of batches: `none`, `gzip`, `snappy`, `lz4`, `zstd` | none |
 | `kafka.batch.size` | the most bytes of a batch, before compression | 1000000 |
@@ -67,7 +67,7 @@ _FIRST_CONTACT_MS: Final = 15_000
 _BATCH_BYTES: Final = 1_000_000  # a broker takes 1048588 unless it is told otherwise
 _DELIVERY_MS: Final = 120_000
 _ACK_MS: Final = 30_000
-_TIMEOUT_MS: Final = 10 * 60 * 1000
+_TIMEOUT_MS: Final = 15 * 60 * 1000  # what clusters allow unless they are told otherwise
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -101,6 +101,18 @@ class WriteOptions:
     progress_topic: str
     contact_s: float
     named: IdempotentWrite | None = None
+    checkpoint: str | None = None  # of a stream, where the option says so
+    is_stream: bool = False
+
+    @property
+    def is_tracked(self) -> bool:
+        """Whether what was published is written down: a stream, or a batch write that has a name, is run again."""
+        return self.is_exactly_once and (self.is_stream or self.named is not None)
+
+    @property
+    def sink(self) -> str:
+        """Where rows go: a topic, or nothing where a column of theirs says."""
+        return self.topic or ""
 
 
 def parse_options(given: Mapping[str, str], mode: Mode) -> WriteOptions:
@@ -126,6 +138,8 @@ def parse_options(given: Mapping[str, str], mode: Mode) -> WriteOptions:
         progress_topic=_topic(text, _PROGRESS) or "barnabas-spark-progress",
         contact_s=text.duration_ms(f"{_KAFKA}default.api.timeout.ms", default_ms=_FIRST_CONTACT_MS) / 1000,
         named=_named(text),
+        checkpoint=text.text("checkpointLocation"),
+        is_stream=mode == "stream",
     )
 
 

@@ -1,12 +1,12 @@
 """How far the shares of a query are published: read back from its consumer group, and the topic that is for.
 
-Only stable offsets are read: one that is part of a transaction which has not ended is waited for.
+An offset that is part of a transaction which has not ended is waited for, unless the caller knows better.
 """
 
 from typing import Final
 
 from barnabas.client.batch_transactions import BatchTransaction
-from barnabas.client.coordinators import Coordinators, read_committed_offset
+from barnabas.client.coordinators import Coordinators, read_committed_offsets
 from barnabas.client.settings import Settings
 from barnabas.client.topics import Topics
 from barnabas.core.errors import InvalidConfig
@@ -37,9 +37,11 @@ class ProgressGroup:
         self._group = share.group(prefix)
         self._key = TopicPartition(topic, share.progress_partition)
 
-    def read(self, timeout_s: float) -> Progress | None:
+    def read(self, timeout_s: float, *, require_stable: bool = True) -> Progress | None:
         """How far the share's task had come; None if there is nothing of it."""
-        found = read_committed_offset(self._coordinators, self._group, self._key, timeout_s)
+        found = read_committed_offsets(
+            self._coordinators, self._group, [self._key], timeout_s, require_stable=require_stable
+        ).get(self._key)
         return None if found is None else Progress.parse(*found)
 
     def write(self, transaction: BatchTransaction, progress: Progress) -> None:

@@ -1,8 +1,10 @@
 """A share: what one task has of one batch, and how its transaction and its progress are called.
 
 Spark gives a batch that is run again the same query id, batch id and rows for each task: these names therefore find
-what an earlier attempt left. The progress is an offset that a consumer group commits, batch id + 1, in the transaction
-of the share itself, for a partition of a topic that has no records; with it goes how many rows the share had.
+what an earlier run left. Every attempt at a task has a transactional id of its own, since two may be under way at once
+and only the driver learns which of them counts. The progress is an offset that a consumer group commits, batch id + 1,
+in the transaction of the share itself, for a partition of a topic that has no records; with it goes how many rows the
+share had.
 """
 
 import re
@@ -15,33 +17,36 @@ from pyspark import TaskContext
 from barnabas.core.errors import InvalidRequest
 
 PROGRESS_PARTITIONS: Final = 50
+TASK_PARTITIONS: Final = 40  # of these; the others are for what the driver intends
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A task's rows of one batch of a query, or of a job."""
+    """A task's rows of one batch of a query, or of a job, in one attempt at that task."""
 
     owner: str  # the query's id, or the job's
     task: int
     batch_id: int
+    attempt: int = 0
 
     def transactional_id(self, prefix: str) -> str:
-        return f"{prefix}{self.owner}-{self.task}"
+        return share_id(prefix, self.owner, self.task, self.attempt)
 
     def group(self, prefix: str) -> str:
         """Tasks that are more than the progress topic has partitions go on in another group."""
-        return group_of(prefix, self.owner, self.task)
+        number = self.task // TASK_PARTITIONS
+        return f"{prefix}{self.owner}-{number}" if number else f"{prefix}{self.owner}"
 
     @property
     def progress_partition(self) -> int:
-        return self.task % PROGRESS_PARTITIONS
+        return self.task % TASK_PARTITIONS
 
 
-def group_of(prefix: str, owner: str, task: int) -> str:
-    number = task // PROGRESS_PARTITIONS
-    return f"{prefix}{owner}-{number}" if number else f"{prefix}{owner}"
+def share_id(prefix: str, owner: str, task: int, attempt: int) -> str:
+    """The transactional id of an attempt at a task."""
+    return f"{prefix}{owner}-{task}.{attempt}" if attempt else f"{prefix}{owner}-{task}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +74,18 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a share."""
+class Prepared:
+    """A share that is written whole, in a transaction that its task has left open for the driver to end."""
 
+    task: int
+    attempt: int
+    producer_id: int
+    epoch: int
     row_count: int
-    was_published_before: bool = False
+    digest: str = ""  # of its rows, where they identify what is written
+
+    def transactional_id(self, prefix: str, owner: str) -> str:
+        return share_id(prefix, owner, self.task, self.attempt)
 
 
 def share_of_stream() -> Share:
@@ -85,12 +97,13 @@ def share_of_stream() -> Share:
             f"Spark does not say which query and batch this task is of ({_QUERY_ID} is {query_id!r}, {_BATCH_ID} is "
             f"{batch_id!r}), so it cannot be published exactly once; option 'exactlyOnce' = false writes without"
         )
-    return Share(query_id, context.partitionId(), int(batch_id))
+    return Share(query_id, context.partitionId(), int(batch_id), context.attemptNumber())
 
 
 def share_of_job(owner: str, batch_id: int) -> Share:
     """The share of the task that this is called in, which is of a batch write."""
-    return Share(owner, _context().partitionId(), batch_id)
+    context = _context()
+    return Share(owner, context.partitionId(), batch_id, context.attemptNumber())
 
 
 def _context() -> Any:

@@ -4,14 +4,17 @@ from enum import Enum
 
 
 class Step(Enum):
-    """How far a write has come. In tasks, except for the last, which is in the driver."""
+    """How far a write has come: in a task up to `PREPARED`, then in the driver."""
 
     STARTED = "started"  # there are rows; nothing was asked of the cluster yet
-    READY = "ready"  # what an earlier attempt left is settled, and the share is known not to be published
+    READY = "ready"  # the share is known not to be published, and what an attempt before had left open is aborted
     SENT = "sent"  # all rows are on their way, in an open transaction
     MARKED = "marked"  # the transaction has the progress as well
-    PUBLISHED = "published"  # the transaction is committed; Spark has not heard
-    BATCH_PUBLISHED = "batch-published"  # every task has told the driver; Spark's commit log does not have the batch
+    PREPARED = "prepared"  # all of it is acknowledged; the task has not told the driver
+    ALL_PREPARED = "all-prepared"  # every task has told the driver
+    INTENDED = "intended"  # that the batch is to be published is written down; nothing of it is committed
+    PART_PUBLISHED = "part-published"  # one transaction is committed, others are not
+    BATCH_PUBLISHED = "batch-published"  # all are; Spark's commit log does not have the batch
 
 
 def reached(step: Step) -> None:

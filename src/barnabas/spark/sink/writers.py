@@ -1,36 +1,22 @@
 """Spark's writers: made in the driver, where options and columns are checked, and sent to the tasks.
 
-A stream publishes each task's share of each batch exactly once. A batch write is all or nothing for each task: if it
-fails, the shares of the tasks that were done stay published.
+Tasks prepare their shares, and the driver publishes them all: a batch is seen whole or not at all, and once.
 """
 
-import contextlib
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
-from barnabas.core.errors import BarnabasError
 from barnabas.spark.sink import steps
 from barnabas.spark.sink.columns import Layout, check_columns
+from barnabas.spark.sink.messages import ShareWritten
 from barnabas.spark.sink.options import WriteOptions, parse_options
-from barnabas.spark.sink.shares import Outcome, Share, ShareRows, group_of, share_of_job, share_of_stream
+from barnabas.spark.sink.shares import Share, ShareRows, share_of_job, share_of_stream
 from barnabas.spark.sink.steps import Step
 from barnabas.spark.source.refusals import InvalidOption, plain_refusals
-
-_SETTLED_AT_MOST: Final = 100  # tasks of a failed job; the transactions of others end by their timeout
-
-
-@dataclass
-class ShareWritten(WriterCommitMessage):
-    """What a task tells the driver."""
-
-    task: int
-    row_count: int
-    was_published_before: bool
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> "StreamTopicWriter":  # noqa: ARG001 - Spark's signature
@@ -59,12 +45,12 @@ class StreamTopicWriter(DataSourceStreamArrowWriter):
             share = share_of_stream() if self._options.is_exactly_once else None
             return _write(self._options, self._layout, share, iterator, keep=True)
 
-    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
-        """All is published already, each share in its task."""
-        steps.reached(Step.BATCH_PUBLISHED)
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+        with plain_refusals():
+            _commit(self._options, messages, batchId, keep=True)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """What is open is aborted when the batch is run again, or by its timeout."""
+        _abort(self._options, messages, batchId, None)
 
 
 class BatchTopicWriter(DataSourceArrowWriter):
@@ -74,52 +60,52 @@ class BatchTopicWriter(DataSourceArrowWriter):
         named = options.named
         self._options = options
         self._layout = layout
-        self._owner = named.app_id if named else uuid.uuid4().hex
+        # Of one name there is a write to each topic, as of one transaction of Delta to each table.
+        self._owner = f"{named.app_id}@{options.sink}" if named else uuid.uuid4().hex
         self._batch_id = named.version if named else 0
-        self._is_named = named is not None
 
     def write(self, iterator: Iterator[Any]) -> ShareWritten:
         with plain_refusals():
             share = share_of_job(self._owner, self._batch_id) if self._options.is_exactly_once else None
-            return _write(self._options, self._layout, share, iterator, keep=self._is_named)
+            return _write(self._options, self._layout, share, iterator, keep=self._options.named is not None)
 
     def commit(self, messages: list[Any]) -> None:
-        steps.reached(Step.BATCH_PUBLISHED)
-        self._forget_progress(len(messages))
+        with plain_refusals():
+            _commit(self._options, messages, self._batch_id, keep=False)
 
     def abort(self, messages: list[Any]) -> None:
-        if not self._options.is_exactly_once:
-            return
-        failed = [task for task, message in enumerate(messages) if message is None]
-        with contextlib.suppress(BarnabasError):  # why the job failed is what a user must hear
-            from barnabas.spark.sink.publishing import settle
+        _abort(self._options, messages, self._batch_id, self._owner)
 
-            for task in failed[:_SETTLED_AT_MOST]:
-                settle(self._options, Share(self._owner, task, self._batch_id))
-            self._forget_progress(len(messages))
 
-    def _forget_progress(self, task_count: int) -> None:
-        """Nobody asks for the progress of a job that has ended, except where the user may make the write again."""
-        if self._is_named or not self._options.is_exactly_once:
-            return
-        groups = sorted({group_of(self._options.prefix, self._owner, task) for task in range(task_count)})
-        admin = self._options.settings.admin()  # held: what it was asked is forgotten with it
-        for done in admin.delete_consumer_groups(groups).values():
-            with contextlib.suppress(Exception):  # it expires by itself
-                done.result(self._options.contact_s)
+# What sends is for tasks, and what commits for the process that does: the driver, which only makes the writer, need not
+# load either.
 
 
 def _write(
     options: WriteOptions, layout: Layout, share: Share | None, batches: Iterator[Any], *, keep: bool
 ) -> ShareWritten:
-    # What sends is for tasks: the driver, which only makes the writer, need not load it.
-    from barnabas.spark.sink.publishing import KEPT_BYTES, publish_at_least_once, publish_exactly_once
+    from barnabas.spark.sink.preparing import KEPT_BYTES, prepare_share
+    from barnabas.spark.sink.sending import send_at_least_once
 
     rows = ShareRows(batches, KEPT_BYTES if share is not None else 0)
     if share is None:
-        outcome = publish_at_least_once(options, layout, rows)
-    elif rows.has_any():
-        outcome = publish_exactly_once(options, layout, share, rows, keep=keep)
-    else:
-        outcome = Outcome(0)
-    return ShareWritten(share.task if share else -1, outcome.row_count, outcome.was_published_before)
+        return ShareWritten("", -1, send_at_least_once(options, layout, rows))
+    if rows.has_any():
+        return prepare_share(options, layout, share, rows, keep=keep)
+    return ShareWritten(share.owner, share.task, 0)
+
+
+def _commit(options: WriteOptions, messages: list[Any], batch_id: int, *, keep: bool) -> None:
+    if options.is_exactly_once:
+        from barnabas.spark.sink.committing import publish_batch
+
+        steps.reached(Step.ALL_PREPARED)
+        publish_batch(options, batch_id, messages, keep=keep)
+    steps.reached(Step.BATCH_PUBLISHED)
+
+
+def _abort(options: WriteOptions, messages: list[Any], batch_id: int, owner: str | None) -> None:
+    if options.is_exactly_once:
+        from barnabas.spark.sink.committing import abort_batch
+
+        abort_batch(options, batch_id, messages, owner)
