@@ -27,7 +27,7 @@ from barnabas.spark.sink.identity import source_digest
 from barnabas.spark.sink.ledger import Intent, Ledger
 from barnabas.spark.sink.messages import NOTHING_SEEN, ShareWritten
 from barnabas.spark.sink.options import WriteOptions
-from barnabas.spark.sink.progress import ProgressGroup
+from barnabas.spark.sink.progress import PATIENCE_S, ProgressGroup
 from barnabas.spark.sink.sending import settings_key
 from barnabas.spark.sink.shares import Prepared, Share, share_id
 from barnabas.spark.sink.steps import Step
@@ -35,7 +35,6 @@ from barnabas.spark.sink.steps import Step
 T = TypeVar("T")
 R = TypeVar("R")
 
-PATIENCE_S: Final = 60.0
 _FEW: Final = 3  # transactions, which are ended over one connection
 _SWEPT_AT_MOST: Final = 100  # tasks that are looked after
 _ABORT_S: Final = 10.0

@@ -27,12 +27,11 @@ from barnabas.spark.sink.identity import RowDigest, source_digest
 from barnabas.spark.sink.ledger import Intent, Ledger
 from barnabas.spark.sink.messages import NOTHING_SEEN, ShareWritten
 from barnabas.spark.sink.options import WriteOptions
-from barnabas.spark.sink.progress import ProgressGroup, ensure_topic
+from barnabas.spark.sink.progress import PATIENCE_S, ProgressGroup, ensure_topic
 from barnabas.spark.sink.sending import Sender, settings_key
 from barnabas.spark.sink.shares import Prepared, Progress, Share, ShareRows
 from barnabas.spark.sink.steps import Step
 
-PATIENCE_S: Final = 60.0
 KEPT_BYTES: Final = 64 * 1024 * 1024  # of a share, to begin anew with; a larger one is Spark's to run again
 _ATTEMPTS: Final = 3
 _ABORT_S: Final = 10.0
@@ -81,8 +80,9 @@ class ShareProducer:
                 return ShareWritten(share.owner, share.task, published, was_published_before=True, seen=seen)
         self._initialise()
         if intent is None or intent.batch_id == share.batch_id:
-            # Of the batch something may be published, by an earlier run or by one that kept no ledger.
-            progress = self._progress(share).read(PATIENCE_S)
+            # Of the batch something may be published, by an earlier run or by one that kept no ledger. Of the latter
+            # everything was under the id that is ours now; what else is open is another attempt at this task.
+            progress = self._progress(share).read(PATIENCE_S, require_stable=intent is not None)
             if progress is not None and progress.batch_id >= share.batch_id:
                 row_count = check_progress(share, progress, layout, rows)
                 return ShareWritten(share.owner, share.task, row_count, was_published_before=True, seen=seen)

@@ -13,6 +13,7 @@ from barnabas.core.errors import InvalidConfig
 from barnabas.core.model import TopicPartition
 from barnabas.spark.sink.shares import PROGRESS_PARTITIONS, Progress, Share
 
+PATIENCE_S: Final = 60.0  # with coordinators, once the cluster was reached
 _known_topics: Final[set[tuple[str, str]]] = set()  # of this process
 
 

@@ -1,0 +1,377 @@
+"""Runs of a query that is killed and run again, without Spark: its tasks and drivers, in every order that hurts.
+
+A task prepares, a driver publishes; a `Run` is what one start of the query has of both.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from barnabas.client import Bus
+from barnabas.client.batch_transactions import BatchTransaction
+from barnabas.client.brokers import Brokers
+from barnabas.client.coordinators import Coordinators
+from barnabas.client.errors import TransactionFenced, TransactionTimedOut
+from barnabas.core.errors import InvalidRequest
+from barnabas.spark.sink import steps
+from barnabas.spark.sink.columns import Layout
+from barnabas.spark.sink.committing import BatchPublisher
+from barnabas.spark.sink.ledger import Intent, Ledger
+from barnabas.spark.sink.messages import ShareWritten
+from barnabas.spark.sink.options import WriteOptions, parse_options
+from barnabas.spark.sink.preparing import KEPT_BYTES, prepare_share
+from barnabas.spark.sink.shares import Prepared, Share, ShareRows
+from barnabas.spark.sink.steps import Step
+
+LAYOUT = Layout("out", {"value": 0})
+OWNER = "query"
+ROWS: Mapping[int, list[str]] = {0: ["a", "b"], 1: ["c"], 2: ["d", "e", "f"]}
+ALL = sorted(value for values in ROWS.values() for value in values)
+
+
+class Crash(BaseException):
+    """Nobody catches it."""
+
+
+class Run:
+    """One start of the query."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        self.publisher = BatchPublisher(options, OWNER)
+
+    def prepare(self, task: int, values: list[str], *, batch_id: int = 0, attempt: int = 0) -> ShareWritten:
+        rows = ShareRows(pa.table({"value": values}).to_batches(), KEPT_BYTES)
+        share = Share(OWNER, task, batch_id, attempt)
+        return prepare_share(self._options, LAYOUT, share, rows, keep=False)
+
+    def prepare_all(self, rows: Mapping[int, list[str]] = ROWS, *, batch_id: int = 0) -> list[ShareWritten]:
+        return [self.prepare(task, values, batch_id=batch_id) for task, values in rows.items()]
+
+    def publish(self, shares: list[ShareWritten], *, batch_id: int = 0) -> None:
+        self.publisher.publish(batch_id, shares)
+
+
+@pytest.fixture
+def options(bus: Bus, barnabas_broker: Any, tmp_path: Path) -> WriteOptions:
+    bus.create_topic("out", partitions=2)
+    given = {
+        "kafka.bootstrap.servers": barnabas_broker.bootstrap,
+        "topic": "out",
+        "checkpointLocation": str(tmp_path),
+        "transactionTimeout": "1m",
+    }
+    (tmp_path / "offsets").mkdir()
+    for number in range(5):
+        (tmp_path / "offsets" / str(number)).write_text(f'v1\n{{"batchTimestampMs":1}}\n{{"t":{{"0":{number}}}}}')
+    return parse_options(given, "stream")
+
+
+@pytest.fixture
+def start(options: WriteOptions) -> Iterator[Callable[[], Run]]:
+    runs: list[Run] = []
+
+    def start_run() -> Run:
+        runs.append(Run(options))
+        return runs[-1]
+
+    yield start_run
+    for run in runs:
+        run.publisher.close()
+
+
+def published(bus: Bus) -> list[str]:
+    return sorted((message.value or b"").decode() for message in bus.consume("out", until_end=True))
+
+
+def seen_at_all(bus: Bus) -> list[str]:
+    reading = bus.consume("out", until_end=True, isolation="read_uncommitted")
+    return sorted((message.value or b"").decode() for message in reading)
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, step: Step) -> None:
+    def reached(at: Step) -> None:
+        if at is step:
+            raise Crash
+
+    monkeypatch.setattr(steps, "reached", reached)
+
+
+def take_over(options: WriteOptions, transactional_id: str) -> None:
+    """Abort what is open, as the cluster does when its time is over."""
+    with closing(Brokers(options.settings)) as brokers:
+        BatchTransaction(Coordinators(brokers), transactional_id, timeout_ms=1000, patience_s=10).initialise(10)
+
+
+def test_what_is_prepared_is_seen_when_the_driver_publishes_it(bus: Bus, start: Callable[[], Run]) -> None:
+    run = start()
+    shares = run.prepare_all()
+    assert published(bus) == []
+
+    run.publish(shares)
+    assert published(bus) == ALL
+
+    run.publish(run.prepare_all({0: ["g"]}, batch_id=1), batch_id=1)
+    assert published(bus) == sorted([*ALL, "g"])
+    assert bus.transactions(states=["Ongoing"]) == []
+
+
+def test_a_run_that_died_before_its_intent_has_published_nothing(bus: Bus, start: Callable[[], Run]) -> None:
+    start().prepare_all()
+
+    again = start()
+    shares = again.prepare_all()
+    assert [share.was_published_before for share in shares] == [False] * 3
+    again.publish(shares)
+
+    assert published(bus) == ALL
+
+
+@pytest.mark.parametrize("step", [Step.INTENDED, Step.PART_PUBLISHED])
+def test_what_a_driver_intended_is_carried_out_by_the_next_run(
+    step: Step, bus: Bus, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = start()
+    shares = first.prepare_all()
+    with monkeypatch.context() as patched:
+        crash_at(patched, step)
+        with pytest.raises(Crash):
+            first.publish(shares)
+
+    again = start()
+    shares = again.prepare_all()
+    again.publish(shares)
+
+    assert all(share.was_published_before for share in shares), "nothing is written a second time"
+    assert published(bus) == ALL
+    assert seen_at_all(bus) == ALL
+
+
+def test_an_intent_is_carried_out_also_for_tasks_that_are_not_run_again(
+    bus: Bus, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are dealt out in another way, to two tasks; or the second has none by now."""
+    first = start()
+    shares = first.prepare_all()
+    with monkeypatch.context() as patched:
+        crash_at(patched, Step.INTENDED)
+        with pytest.raises(Crash):
+            first.publish(shares)
+
+    again = start()
+    shares = again.prepare_all({0: ["a", "b", "c"], 1: ["d", "e", "f"]})
+    again.publish(shares)
+    assert published(bus) == ALL
+
+    nobody = start()
+    nobody.publish([ShareWritten(OWNER, 0, 0)])
+    assert published(bus) == ALL
+
+
+def test_an_intent_whose_tasks_have_no_rows_any_more_is_carried_out(
+    bus: Bus, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = start()
+    shares = first.prepare_all()
+    with monkeypatch.context() as patched:
+        crash_at(patched, Step.INTENDED)
+        with pytest.raises(Crash):
+            first.publish(shares)
+
+    start().publish([ShareWritten(OWNER, 0, 0)])
+
+    assert published(bus) == ALL
+
+
+def test_a_share_that_ran_out_of_time_after_the_intent_is_published_again_and_no_other(
+    bus: Bus, start: Callable[[], Run], options: WriteOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = start()
+    shares = first.prepare_all()
+    with monkeypatch.context() as patched:
+        crash_at(patched, Step.PART_PUBLISHED)
+        with pytest.raises(Crash):
+            first.publish(shares)
+    take_over(options, Share(OWNER, 1, 0).transactional_id(options.prefix))
+
+    again = start()
+    shares = again.prepare_all()
+    assert [share.was_published_before for share in shares] == [True, False, True]
+    again.publish(shares)
+
+    assert published(bus) == ALL
+
+
+def test_a_driver_that_finds_a_share_aborted_says_so_and_the_next_run_publishes_it(
+    bus: Bus, start: Callable[[], Run], options: WriteOptions
+) -> None:
+    first = start()
+    shares = first.prepare_all()
+    take_over(options, Share(OWNER, 1, 0).transactional_id(options.prefix))
+
+    with pytest.raises(TransactionTimedOut, match="1 of 3 transactions of batch 0"):
+        first.publish(shares)
+    again = start()
+    again.publish(again.prepare_all())
+
+    assert published(bus) == ALL
+
+
+def test_a_batch_that_took_too_long_is_not_published_in_part(
+    bus: Bus, start: Callable[[], Run], options: WriteOptions
+) -> None:
+    run = start()
+    shares = run.prepare_all()
+    take_over(options, Share(OWNER, 1, 0).transactional_id(options.prefix))
+    shares[0].began_at_s -= 60
+
+    with pytest.raises(TransactionTimedOut, match="Nothing was published"):
+        run.publish(shares)
+
+    assert published(bus) == []
+    assert bus.transactions(states=["Ongoing"]) == []
+
+
+def test_a_driver_that_was_replaced_publishes_nothing(bus: Bus, start: Callable[[], Run]) -> None:
+    """It had hung since its tasks were done; the other run is complete."""
+    hung = start()
+    old = hung.prepare_all()
+    other = start()
+    other.publish(other.prepare_all())
+    other.publish(other.prepare_all({0: ["g"]}, batch_id=1), batch_id=1)
+
+    with pytest.raises(TransactionFenced, match="another run"):
+        hung.publish(old)
+
+    assert published(bus) == sorted([*ALL, "g"])
+
+
+def test_a_driver_that_hung_and_publishes_while_another_run_writes_does_it_once(
+    bus: Bus, start: Callable[[], Run], options: WriteOptions
+) -> None:
+    """Its tasks were second attempts, so the other run's do not take their ids over."""
+    hung = start()
+    old = [hung.prepare(task, values, attempt=1) for task, values in ROWS.items()]
+    other = start()
+    new = other.prepare_all()
+
+    hung.publish(old)
+    with pytest.raises(TransactionFenced, match="another run"):
+        other.publish(new)
+    third = start()
+    shares = third.prepare_all()
+    third.publish(shares)
+
+    assert all(share.was_published_before for share in shares)
+    assert published(bus) == ALL
+    assert bus.transactions(states=["Ongoing"]) == []
+
+
+def test_of_two_attempts_at_a_task_one_is_published_and_the_other_keeps_nobody_waiting(
+    bus: Bus, start: Callable[[], Run]
+) -> None:
+    run = start()
+    shares = run.prepare_all()
+    run.prepare(1, ROWS[1], attempt=1)  # of a speculative task, which Spark denies
+
+    run.publish(shares)
+
+    assert published(bus) == ALL
+    assert bus.transactions(states=["Ongoing"]) == []
+
+
+def test_a_failed_attempt_is_aborted_when_a_later_one_is_published(bus: Bus, start: Callable[[], Run]) -> None:
+    run = start()
+    failed = run.prepare_all()
+    shares = [failed[0], run.prepare(1, ROWS[1], attempt=2), failed[2]]
+
+    run.publish(shares)
+
+    assert published(bus) == ALL
+    assert bus.transactions(states=["Ongoing"]) == []
+
+
+def test_a_batch_that_failed_leaves_nothing_open(bus: Bus, start: Callable[[], Run]) -> None:
+    run = start()
+    shares = run.prepare_all()
+    run.prepare(3, ["x"], attempt=1)  # told nobody
+
+    run.publisher.abort(0, range(4), [share.prepared for share in shares[:2] if share.prepared])
+
+    assert published(bus) == []
+    assert bus.transactions(states=["Ongoing"]) == []
+
+
+def test_a_batch_that_is_intended_is_not_aborted(
+    bus: Bus, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark calls `abort` when `commit` has failed."""
+    first = start()
+    shares = first.prepare_all()
+    with monkeypatch.context() as patched:
+        crash_at(patched, Step.INTENDED)
+        with pytest.raises(Crash):
+            first.publish(shares)
+
+    first.publisher.abort(0, range(3), [share.prepared for share in shares if share.prepared])
+    start().publish([ShareWritten(OWNER, 0, 0)])
+
+    assert published(bus) == ALL
+
+
+def test_other_rows_than_were_published_are_refused(bus: Bus, start: Callable[[], Run], tmp_path: Path) -> None:
+    run = start()
+    run.publish(run.prepare_all())
+    (tmp_path / "offsets" / "0").write_text('v1\n{"batchTimestampMs":2}\n{"t":{"0":77}}')
+
+    with pytest.raises(InvalidRequest, match="with other offsets of its source"):
+        start().prepare(0, ROWS[0])
+
+    assert seen_at_all(bus) == ALL
+
+
+def test_a_ledger_names_many_shares_and_does_without_names_when_there_are_too_many(
+    bus: Bus, options: WriteOptions
+) -> None:
+    bus.create_topic(options.progress_topic, partitions=50)
+    with closing(Brokers(options.settings)) as brokers:
+        coordinators = Coordinators(brokers)
+        ledger = Ledger(coordinators, prefix=options.prefix, owner="many", topic=options.progress_topic)
+        transaction = BatchTransaction(coordinators, "many", timeout_ms=60_000, patience_s=10)
+        transaction.initialise(10)
+        for count in (1, 1_000, 50_000, 2):
+            shares = tuple(Prepared(task, 0, 10**6 + task * 7919, task % 7, task * 104_729) for task in range(count))
+            intent = Intent(count, f"token-{count}", "t" * 249, "d" * 32, shares)
+            ledger.write(transaction, intent)
+            transaction.end(commit=True)
+
+            found = ledger.read(10)
+
+            assert found is not None
+            assert (found.batch_id, found.token, found.sink) == (count, f"token-{count}", "t" * 249)
+            assert found.shares == (None if count == 50_000 else shares)
+
+
+def test_without_names_the_progress_of_each_task_tells(
+    bus: Bus, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = start()
+    shares = first.prepare_all()
+    with monkeypatch.context() as patched:
+        patched.setattr("barnabas.spark.sink.ledger._PARTITIONS", range(0))
+        patched.setattr(first.publisher._ledger, "_keys", first.publisher._ledger._keys[:1])
+        patched.setattr("barnabas.spark.sink.ledger._METADATA_BYTES", 1)
+        crash_at(patched, Step.PART_PUBLISHED)
+        with pytest.raises(Crash):
+            first.publish(shares)
+
+    again = start()
+    shares = again.prepare_all()
+    assert [share.was_published_before for share in shares] == [True, False, False]
+    again.publish(shares)
+
+    assert published(bus) == ALL
