@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 from deltalake.exceptions import CommitFailedError
 
+from barnabas.core.errors import InvalidRequest
 from barnabas.spark.tables import delta, iceberg, steps
 from barnabas.spark.tables.files import PartFiles, WrittenFile
+from barnabas.spark.tables.identity import Batch
 from barnabas.spark.tables.settings import TableSettings
 from barnabas.spark.tables.steps import Step
 from tests.spark.pipelines.conftest import rows_of_delta
@@ -32,18 +34,20 @@ class Batches:
         form: Any = "iceberg" if kind == "iceberg" else "delta"
         self.settings = TableSettings(form, str(directory / kind), evolve=True, **merge, **table)
 
-    def commit(self, batch_id: int, rows: Any) -> None:
-        ids: dict[str, Any] = {"query_id": "q", "batch_id": batch_id}
+    def commit(self, batch_id: int, rows: Any, digest: str = "") -> None:
+        batch = Batch("q", batch_id, digest)
         if self._kind == "iceberg":
             files = write(iceberg.files_root(self.settings), rows)
-            iceberg.commit_files(self.settings, rows.schema, files, **ids)
+            iceberg.commit_files(self.settings, rows.schema, files, batch=batch)
         elif self._kind == "merge":
             staging = delta.staging_of(self.settings, "q", batch_id)
             prefix = staging.removeprefix(self.settings.path + "/")
             files = [WrittenFile(f"{prefix}/{each.path}", each.size, each.rows, ()) for each in write(staging, rows)]
-            delta.merge_files(self.settings, rows.schema, files, **ids)
+            delta.merge_files(self.settings, rows.schema, files, batch=batch)
         else:
-            delta.commit_files(self.settings, rows.schema, write(self.settings.path, rows), overwrite=False, **ids)
+            delta.commit_files(
+                self.settings, rows.schema, write(self.settings.path, rows), overwrite=False, batch=batch
+            )
 
     def read(self) -> list[dict[str, Any]]:
         if self._kind == "iceberg":
@@ -128,3 +132,20 @@ def test_an_iceberg_table_that_others_change_meanwhile_gets_the_batch(
 
     assert [row["id"] for row in batches.read()] == [0, 1, 7]
     assert "commit.retry.num-retries" not in iceberg.open_table(batches.settings).properties
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_that_is_not_the_one_in_the_table_is_refused(kind: str, tmp_path: Path) -> None:
+    """As from an old copy of a checkpoint, whose next batch has the number of one that is there."""
+    batches = Batches(kind, tmp_path)
+    rows = [pa.table({"id": [number]}) for number in range(4)]
+    for number in range(3):
+        batches.commit(number, rows[number], digest=f"offsets {number}")
+
+    batches.commit(2, rows[2], digest="offsets 2")
+    with pytest.raises(InvalidRequest, match=r"batch 2 of query q already, with other offsets.* Nothing was added"):
+        batches.commit(2, rows[3], digest="other offsets")
+    with pytest.raises(InvalidRequest, match=r"batch 2 of query q already, and this is batch 1.* Nothing was added"):
+        batches.commit(1, rows[3], digest="offsets 1")
+
+    assert [row["id"] for row in batches.read()] == [0, 1, 2]

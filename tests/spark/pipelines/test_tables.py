@@ -9,6 +9,7 @@ import pytest
 from barnabas.core.errors import InvalidRequest
 from barnabas.spark.tables import delta, iceberg, tombstones
 from barnabas.spark.tables.files import PartFiles, WrittenFile, read_batches, table_schema
+from barnabas.spark.tables.identity import Batch
 from barnabas.spark.tables.settings import TableSettings
 from tests.spark.pipelines.conftest import rows_of_delta
 
@@ -31,9 +32,9 @@ def test_a_batch_that_is_committed_again_is_added_once(tmp_path: Path) -> None:
 
     for _ in range(2):
         files = write(settings.path, rows)
-        delta.commit_files(settings, rows.schema, files, query_id="q", batch_id=0, overwrite=False)
+        delta.commit_files(settings, rows.schema, files, batch=Batch("q", 0), overwrite=False)
     files = write(settings.path, rows)
-    delta.commit_files(settings, rows.schema, files, query_id="another", batch_id=0, overwrite=False)
+    delta.commit_files(settings, rows.schema, files, batch=Batch("another", 0), overwrite=False)
 
     assert sorted(row["id"] for row in rows_of(settings)) == [1, 1, 2, 2]
 
@@ -49,7 +50,7 @@ def test_files_are_apart_by_the_partition_columns_and_read_back_with_them(tmp_pa
     )
 
     files = write(settings.path, rows, partition_by=settings.partition_by)
-    delta.commit_files(settings, rows.schema, files, query_id="q", batch_id=0, overwrite=False)
+    delta.commit_files(settings, rows.schema, files, batch=Batch("q", 0), overwrite=False)
 
     assert len(files) == 4
     assert (tmp_path / "table" / "day=2026-05-01" / "name=a").is_dir()
@@ -62,13 +63,13 @@ def test_files_are_apart_by_the_partition_columns_and_read_back_with_them(tmp_pa
 def test_new_columns_are_refused_unless_the_table_may_evolve(tmp_path: Path) -> None:
     settings = TableSettings("delta", str(tmp_path / "table"))
     first, second = pa.table({"id": [1]}), pa.table({"id": [2], "note": ["x"]})
-    delta.commit_files(settings, first.schema, write(settings.path, first), query_id="q", batch_id=0, overwrite=False)
+    delta.commit_files(settings, first.schema, write(settings.path, first), batch=Batch("q", 0), overwrite=False)
     files = write(settings.path, second)
 
     with pytest.raises(InvalidRequest, match="it has no column 'note'; add it to the table with 'evolve: true'"):
-        delta.commit_files(settings, second.schema, files, query_id="q", batch_id=1, overwrite=False)
+        delta.commit_files(settings, second.schema, files, batch=Batch("q", 1), overwrite=False)
     evolving = TableSettings("delta", settings.path, evolve=True)
-    delta.commit_files(evolving, second.schema, files, query_id="q", batch_id=1, overwrite=False)
+    delta.commit_files(evolving, second.schema, files, batch=Batch("q", 1), overwrite=False)
 
     assert sorted((row["id"], row["note"]) for row in rows_of(settings)) == [(1, None), (2, "x")]
 
@@ -76,13 +77,13 @@ def test_new_columns_are_refused_unless_the_table_may_evolve(tmp_path: Path) -> 
 def test_a_column_of_another_type_is_refused(tmp_path: Path) -> None:
     settings = TableSettings("delta", str(tmp_path / "table"), evolve=True)
     first, second = pa.table({"id": [1]}), pa.table({"id": ["one"]})
-    delta.commit_files(settings, first.schema, write(settings.path, first), query_id="q", batch_id=0, overwrite=False)
+    delta.commit_files(settings, first.schema, write(settings.path, first), batch=Batch("q", 0), overwrite=False)
 
     with pytest.raises(
         InvalidRequest,
         match=r"column 'id' is bigint there and string here; convert in a step, as in cast\(id AS bigint\)",
     ):
-        delta.commit_files(settings, second.schema, [], query_id="q", batch_id=1, overwrite=False)
+        delta.commit_files(settings, second.schema, [], batch=Batch("q", 1), overwrite=False)
 
 
 def merge(settings: TableSettings, rows: Any, batch_id: int) -> None:
@@ -90,7 +91,7 @@ def merge(settings: TableSettings, rows: Any, batch_id: int) -> None:
     prefix = staging.removeprefix(settings.path + "/")
     written = write(staging, rows)
     files = [WrittenFile(f"{prefix}/{each.path}", each.size, each.rows, ()) for each in written]
-    delta.merge_files(settings, rows.schema, files, query_id="q", batch_id=batch_id)
+    delta.merge_files(settings, rows.schema, files, batch=Batch("q", batch_id))
 
 
 def test_a_merge_keeps_the_newest_of_each_key_and_is_done_once(tmp_path: Path) -> None:
@@ -208,7 +209,7 @@ def test_an_iceberg_batch_that_is_committed_again_is_added_once(tmp_path: Path) 
 
     for batch_id in (0, 0, 1):
         files = write(iceberg.files_root(settings), rows, partition_by=("day",), keep=True)
-        iceberg.commit_files(settings, rows.schema, files, query_id="q", batch_id=batch_id)
+        iceberg.commit_files(settings, rows.schema, files, batch=Batch("q", batch_id))
 
     assert sorted(iceberg.open_table(settings).scan().to_arrow()["id"].to_pylist()) == [1, 1, 2, 2]
     assert len(iceberg.list_files(settings)) == 4

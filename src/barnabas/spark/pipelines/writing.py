@@ -3,6 +3,7 @@
 A writer takes a `DataStreamWriter` and where the query keeps its checkpoint, and makes it write there.
 """
 
+import dataclasses
 import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
@@ -104,7 +105,7 @@ def topic_writer(topic: str | None, bootstrap: str, options: Mapping[str, str], 
         name = _writer_id(checkpoint)
 
         def publish(batch: "DataFrame", batch_id: int) -> None:
-            named = {"txnAppId": name, "txnVersion": str(batch_id)}
+            named = {"txnAppId": name, "txnVersion": str(batch_id), "checkpointLocation": checkpoint}
             batch.write.format("barnabas").options(**given, **named).mode("append").save()
 
         return stream.outputMode(mode).foreachBatch(publish)
@@ -191,9 +192,8 @@ def _into_iceberg(sink: IcebergSink, frame: "DataFrame", places: Places) -> tupl
 
 
 def _table_writer(settings: TableSettings, mode: str) -> Writer:
-    options = settings.to_options()
-
-    def write(stream: "DataStreamWriter", _checkpoint: str) -> "DataStreamWriter":
+    def write(stream: "DataStreamWriter", checkpoint: str) -> "DataStreamWriter":
+        options = dataclasses.replace(settings, checkpoint=checkpoint).to_options()
         if mode != "update":
             return stream.outputMode(mode).format("barnabas-table").options(**options)
 

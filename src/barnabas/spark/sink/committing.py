@@ -22,8 +22,8 @@ from barnabas.client.brokers import Brokers
 from barnabas.client.coordinators import Coordinators
 from barnabas.client.errors import ProducerBroken, Refused, TransactionFenced, TransactionTimedOut, Unreachable
 from barnabas.core.errors import BarnabasError
+from barnabas.spark.checkpoints import source_digest
 from barnabas.spark.sink import steps
-from barnabas.spark.sink.identity import source_digest
 from barnabas.spark.sink.ledger import Intent, Ledger
 from barnabas.spark.sink.messages import NOTHING_SEEN, ShareWritten
 from barnabas.spark.sink.options import WriteOptions

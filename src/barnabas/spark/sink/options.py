@@ -110,6 +110,11 @@ class WriteOptions:
         return self.is_exactly_once and (self.is_stream or self.named is not None)
 
     @property
+    def is_known_by_rows(self) -> bool:
+        """Whether it takes the rows to tell one write from another; the offsets that a stream reads do as well."""
+        return self.named is not None and self.checkpoint is None
+
+    @property
     def sink(self) -> str:
         """Where rows go: a topic, or nothing where a column of theirs says."""
         return self.topic or ""

@@ -21,9 +21,10 @@ from barnabas.client.brokers import Brokers
 from barnabas.client.coordinators import Coordinators
 from barnabas.client.errors import DeliveryFailed, ProducerBroken, TransactionFenced, TransactionTimedOut, Unreachable
 from barnabas.core.errors import BarnabasError, InvalidRequest
+from barnabas.spark.checkpoints import source_digest
 from barnabas.spark.sink import steps
 from barnabas.spark.sink.columns import Layout
-from barnabas.spark.sink.identity import RowDigest, source_digest
+from barnabas.spark.sink.identity import RowDigest
 from barnabas.spark.sink.ledger import Intent, Ledger
 from barnabas.spark.sink.messages import NOTHING_SEEN, ShareWritten
 from barnabas.spark.sink.options import WriteOptions
@@ -101,7 +102,7 @@ class ShareProducer:
         assert self._sender is not None, "it was initialised"
         self._began_at, self._is_open = time.monotonic(), True
         began_at_s = time.time()
-        digest = RowDigest(layout) if self._options.named is not None else None
+        digest = RowDigest(layout) if self._options.is_known_by_rows else None
         row_count = self._sender.send(rows, layout, digest)
         steps.reached(Step.SENT)
         if self._options.is_tracked:
@@ -122,12 +123,12 @@ class ShareProducer:
         if intent.shares is None:
             return None  # its progress tells
         if mine is not None and self._is_committed(share, mine):
-            row_count, digest = _count(rows, layout, is_named=self._options.named is not None)
+            row_count, digest = _count(rows, layout, is_named=self._options.is_known_by_rows)
             if (row_count, digest) == (mine.row_count, mine.digest):
                 return row_count
         elif mine is not None:
             return None  # it has run out of time: to be written again
-        if self._options.named is None and intent.digest:
+        if not self._options.is_known_by_rows and intent.digest:
             # The batch is the same one, though its rows were dealt out in another way: fine if there is nothing to do.
             others = [each for each in intent.shares if each.task != share.task]
             if all(self._is_committed(share, each) for each in others):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.core.errors import InvalidRequest
 from barnabas.spark.tables import fitting, steps, tombstones
 from barnabas.spark.tables.files import WrittenFile, local_path, open_filesystem, without
+from barnabas.spark.tables.identity import Batch, is_same
 from barnabas.spark.tables.settings import DELETE_COLUMN, TableSettings
 from barnabas.spark.tables.steps import Step
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 STAGING = "_barnabas_staging"
+_BATCH = "barnabas.batch"
+_SOURCE = "barnabas.source"
+_LOOKED_AT = 100  # commits, for what was noted with the last batch
 
 
 def import_deltalake() -> Any:
@@ -25,10 +29,18 @@ def import_deltalake() -> Any:
     return deltalake
 
 
-def is_done(table: "DeltaTable", query_id: str, batch_id: int) -> bool:
+def is_done(table: "DeltaTable", settings: TableSettings, batch: Batch) -> bool:
     """Whether the table has this batch already."""
-    last_batch_id = table.transaction_version(query_id)
-    return last_batch_id is not None and last_batch_id >= batch_id
+    number = table.transaction_version(batch.query_id)
+    last = None if number is None else Batch(batch.query_id, number, _digest_of(table, batch.query_id, number))
+    return is_same(batch, last, f"the table {settings.path}")
+
+
+def _digest_of(table: "DeltaTable", query_id: str, number: int) -> str:
+    """What was noted with a batch; nothing if its commit is not among the last ones."""
+    mark = f"{query_id}/{number}"
+    found = (each.get(_SOURCE, "") for each in table.history(_LOOKED_AT) if each.get(_BATCH) == mark)
+    return str(next(found, ""))
 
 
 def commit_files(
@@ -36,13 +48,12 @@ def commit_files(
     schema: "pa.Schema",
     files: Sequence[WrittenFile],
     *,
-    query_id: str,
-    batch_id: int,
+    batch: Batch,
     overwrite: bool,
 ) -> None:
     """Add files to the table, once."""
     table = _prepare(settings, schema)
-    if is_done(table, query_id, batch_id):
+    if is_done(table, settings, batch):
         return
     steps.reached(Step.READY, settings.path)
     from deltalake.transaction import AddAction, RemoveAction
@@ -57,23 +68,21 @@ def commit_files(
         mode="overwrite" if overwrite else "append",
         schema=table.schema(),
         partition_by=list(settings.partition_by),
-        commit_properties=_properties(query_id, batch_id),
+        commit_properties=_properties(batch),
     )
     steps.reached(Step.COMMITTED, settings.path)
 
 
-def merge_files(
-    settings: TableSettings, schema: "pa.Schema", files: Sequence[WrittenFile], *, query_id: str, batch_id: int
-) -> None:
+def merge_files(settings: TableSettings, schema: "pa.Schema", files: Sequence[WrittenFile], *, batch: Batch) -> None:
     """Upsert the rows of staged files, the newest of each key, once; then remove the files."""
     table = _prepare(settings, without(schema, [DELETE_COLUMN]))
-    if not is_done(table, query_id, batch_id):
+    if not is_done(table, settings, batch):
         steps.reached(Step.READY, settings.path)
         rows = newest_per_key(_read_staged(settings, files), settings)
-        rows = tombstones.hold_back(rows, settings, query_id=query_id, batch_id=batch_id)
-        _merge(table, rows, settings, _properties(query_id, batch_id))
+        rows = tombstones.hold_back(rows, settings, query_id=batch.query_id, batch_id=batch.number)
+        _merge(table, rows, settings, _properties(batch))
         steps.reached(Step.COMMITTED, settings.path)
-    remove_staged(settings, query_id, batch_id)
+    remove_staged(settings, batch.query_id, batch.number)
     steps.reached(Step.CLEARED, settings.path)
 
 
@@ -202,10 +211,13 @@ def _open_or_create(settings: TableSettings, schema: "pa.Schema") -> "DeltaTable
     return table
 
 
-def _properties(query_id: str, batch_id: int) -> "CommitProperties":
+def _properties(batch: Batch) -> "CommitProperties":
     from deltalake import CommitProperties, Transaction
 
-    return CommitProperties(app_transactions=[Transaction(query_id, batch_id)])
+    return CommitProperties(
+        app_transactions=[Transaction(batch.query_id, batch.number)],
+        custom_metadata={_BATCH: f"{batch.query_id}/{batch.number}", _SOURCE: batch.digest},
+    )
 
 
 def _read_staged(settings: TableSettings, files: Sequence[WrittenFile]) -> "pa.Table":

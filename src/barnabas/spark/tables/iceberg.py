@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.core.errors import InvalidRequest
 from barnabas.spark.tables import fitting, steps
 from barnabas.spark.tables.files import WrittenFile, local_path, open_filesystem
+from barnabas.spark.tables.identity import Batch, is_same
 from barnabas.spark.tables.settings import TableSettings
 from barnabas.spark.tables.steps import Step
 
@@ -36,20 +37,18 @@ def open_catalog(settings: TableSettings) -> Any:
     return load_catalog("barnabas", type="sql", uri=f"sqlite:///{local / CATALOG_FILE}", warehouse=f"file://{local}")
 
 
-def commit_files(
-    settings: TableSettings, schema: "pa.Schema", files: Sequence[WrittenFile], *, query_id: str, batch_id: int
-) -> None:
+def commit_files(settings: TableSettings, schema: "pa.Schema", files: Sequence[WrittenFile], *, batch: Batch) -> None:
     """Add files to the table, once; again and again if others change the table meanwhile, but not for ever."""
     from pyiceberg.exceptions import CommitFailedException
 
     for left in reversed(range(_ATTEMPTS)):
         table = _open_or_create(settings, schema)
         _fit_schema(table, settings, schema)
-        if is_done(table, query_id, batch_id):
+        if is_done(table, settings, batch):
             return
         steps.reached(Step.READY, settings.path)
         try:
-            _add(table, settings, files, {f"{_PROPERTY}{query_id}": str(batch_id)})
+            _add(table, settings, files, {f"{_PROPERTY}{batch.query_id}": f"{batch.number}:{batch.digest}"})
         except CommitFailedException:
             if not left:
                 raise
@@ -59,10 +58,12 @@ def commit_files(
             return
 
 
-def is_done(table: "Table", query_id: str, batch_id: int) -> bool:
+def is_done(table: "Table", settings: TableSettings, batch: Batch) -> bool:
     """Whether the table has this batch already."""
-    last_batch_id = table.properties.get(f"{_PROPERTY}{query_id}")
-    return last_batch_id is not None and int(last_batch_id) >= batch_id
+    mark = table.properties.get(f"{_PROPERTY}{batch.query_id}")
+    number, _, digest = (mark or "").partition(":")
+    last = Batch(batch.query_id, int(number), digest) if mark else None
+    return is_same(batch, last, f"the table {settings.table}")
 
 
 def _add(table: "Table", settings: TableSettings, files: Sequence[WrittenFile], mark: dict[str, str]) -> None:

@@ -25,6 +25,7 @@ class TableSettings:
     catalog: dict[str, str] = field(default_factory=dict)
     version: int | None = None
     max_files_per_trigger: int = 64
+    checkpoint: str | None = None  # of the query that writes
 
     def to_options(self) -> dict[str, str]:
         return {"settings": dumps(asdict(self))}
@@ -37,4 +38,6 @@ class TableSettings:
             raise InvalidRequest("barnabas-table needs 'settings'; see barnabas.spark.tables") from None
         lists = ("partition_by", "merge_keys", "merge_order")
         values: dict[str, Any] = {name: tuple(value) if name in lists else value for name, value in given.items()}
+        if "checkpointLocation" in options:
+            values["checkpoint"] = options["checkpointLocation"]
         return cls(**values)

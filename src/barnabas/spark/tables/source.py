@@ -19,9 +19,11 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from barnabas.spark.checkpoints import source_digest
 from barnabas.spark.tables import delta, iceberg, steps
 from barnabas.spark.tables.files import PartFiles, WrittenFile, read_batches, table_schema
 from barnabas.spark.tables.fitting import plain_types
+from barnabas.spark.tables.identity import Batch
 from barnabas.spark.tables.settings import TableSettings
 from barnabas.spark.tables.steps import Step
 
@@ -167,13 +169,15 @@ class _TwoPhases:
         files = [file for each in told for file in each.files]
         if not told or (not files and not self._overwrite):
             return  # nothing to add, so nothing that could be added twice
-        ids: dict[str, Any] = {"query_id": told[0].query_id, "batch_id": told[0].batch_id}
-        if self._settings.format == "iceberg":
-            iceberg.commit_files(self._settings, self._arrow_schema(), files, **ids)
-        elif self._settings.merge_keys:
-            delta.merge_files(self._settings, self._arrow_schema(), files, **ids)
+        settings, schema = self._settings, self._arrow_schema()
+        number = told[0].batch_id
+        batch = Batch(told[0].query_id, number, source_digest(settings.checkpoint, number))
+        if settings.format == "iceberg":
+            iceberg.commit_files(settings, schema, files, batch=batch)
+        elif settings.merge_keys:
+            delta.merge_files(settings, schema, files, batch=batch)
         else:
-            delta.commit_files(self._settings, self._arrow_schema(), files, overwrite=self._overwrite, **ids)
+            delta.commit_files(settings, schema, files, batch=batch, overwrite=self._overwrite)
 
     def _arrow_schema(self) -> "pa.Schema":
         return table_schema(to_arrow_schema(self._schema, timezone="UTC"))
