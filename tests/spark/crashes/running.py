@@ -69,7 +69,7 @@ class CrashingPipeline:
         assert self._driver is None
         command = [sys.executable, "-m", "tests.spark.crashes.driver"]
         command += [str(self._directory / "pipeline.yaml"), str(self._failures)]
-        path = os.pathsep.join([str(HOOKS), str(ROOT)])
+        path = os.pathsep.join([str(HOOKS), str(ROOT / "src"), str(ROOT)])
         environment = {**os.environ, "TEST_CRASH_PLAN": str(self._plan), "PYTHONPATH": path}
         with self._log.open("ab") as log:
             self._driver = subprocess.Popen(
