@@ -38,6 +38,7 @@ from barnabas.services.broker_config import BrokerConfig, per_ip_overrides
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.groups import GroupConfig, GroupService
+from barnabas.services.internal_topics import with_room_for_own
 from barnabas.services.live_config import LiveConfig
 from barnabas.services.markers import Markers
 from barnabas.services.produce import Produce
@@ -195,7 +196,9 @@ class Node:
             metadata.image,
             logs,
             ports.threads.background,
-            lambda name: resolve_topic(metadata.image.config_of(TOPIC_RESOURCE, name), live.current),
+            lambda name: with_room_for_own(
+                name, resolve_topic(metadata.image.config_of(TOPIC_RESOURCE, name), live.current)
+            ),
         )
         topics = Topics(live, metadata, served, ports.dice)
         groups = GroupService(

@@ -23,8 +23,6 @@ from barnabas.services.topics import Topics
 C = TypeVar("C", bound=Coordinator[Any])
 
 LOAD_WAIT_S: Final = 5.0  # less than any client waits for an answer
-# One decision is one batch: all of a group's members, or all offsets of one commit.
-MAX_DECISION_BYTES: Final = 16 * 1024 * 1024
 
 _LOWEST: Final = -(2**31)
 _UTF16: Final = f"utf-16-{sys.byteorder[0]}e"  # as this machine has numbers

@@ -42,9 +42,10 @@ from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Guard, Partition
 from barnabas.runtime.turns import in_turns, pieces
 from barnabas.services.committing import OFFSETS_PER_TURN, commit_in_pieces
-from barnabas.services.coordinators import MAX_DECISION_BYTES, Coordinators
+from barnabas.services.coordinators import Coordinators
 from barnabas.services.group_routing import GroupRouting, TopicInfos
 from barnabas.services.group_settings import Bounds, GroupSettings, bounds_of
+from barnabas.services.internal_topics import MAX_DECISION_BYTES
 from barnabas.services.produce import Admission
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings.group_config import resolve_group

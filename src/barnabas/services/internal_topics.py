@@ -4,18 +4,26 @@ To delete such a topic is to lose every group with its committed offsets, or eve
 partitions does the same, since the hash of a name then leads elsewhere; so does a cleanup by age, which takes away
 what nobody wrote lately. `internal.topics.alter.enable` allows all three.
 
+What this node writes to them is held to no `max.message.bytes` that is smaller than what they are made with, whoever
+sets it: no offset could be committed any more, and no transaction ended.
+
 Writing to these topics and deleting records from them is refused where that is done: always, as in Kafka.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from barnabas.core.errors import PolicyViolation
 from barnabas.core.metadata.names import is_internal
 from barnabas.services.broker_config import BrokerConfig
+from barnabas.services.settings import TopicConfig
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 COMPACT: Final = "compact"
+# One decision is one batch: all of a group's members, or all offsets of one commit.
+MAX_DECISION_BYTES: Final = 16 * 1024 * 1024
 
 
 def check_may_alter(name: str, config: BrokerConfig, *, doing: str) -> None:
@@ -36,3 +44,11 @@ def check_settings(name: str, settings: Mapping[str, str | None], config: Broker
 def with_internal_defaults(name: str, settings: Mapping[str, str]) -> Mapping[str, str]:
     """The settings of a new topic: one of the node's own is compacted, whoever makes it."""
     return {CLEANUP_POLICY: COMPACT, **settings} if is_internal(name) else settings
+
+
+def with_room_for_own(name: str, config: TopicConfig) -> TopicConfig:
+    """The settings that a topic is served with: one of the node's own takes whatever the node writes to it."""
+    if not is_internal(name) or config.log.max_message_bytes >= MAX_DECISION_BYTES:
+        return config
+    log = msgspec.structs.replace(config.log, max_message_bytes=MAX_DECISION_BYTES)
+    return msgspec.structs.replace(config, log=log)

@@ -45,8 +45,9 @@ from barnabas.runtime.coordinator import Plain
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.transaction_coordinator import TransactionCoordinator
-from barnabas.services.coordinators import MAX_DECISION_BYTES, Coordinators
+from barnabas.services.coordinators import Coordinators
 from barnabas.services.groups import GroupService
+from barnabas.services.internal_topics import MAX_DECISION_BYTES
 from barnabas.services.markers import Markers, TransactionEnd
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.served import ServedTopics

@@ -12,6 +12,7 @@ from barnabas.wire.apis import (
     DELETE_TOPICS,
     FIND_COORDINATOR,
     INCREMENTAL_ALTER_CONFIGS,
+    INIT_PRODUCER_ID,
     LIST_GROUPS,
     OFFSET_COMMIT,
 )
@@ -26,15 +27,21 @@ ALLOWED = config_of(internal_topics_alter_enable="true")
 async def prepare(broker: Broker) -> None:
     """A group with a committed offset, and a coordinator of transactions."""
     await create(broker, "a")
+    assert await committed(broker) == 0
+    await ask(broker, FIND_COORDINATOR, 3, key="t", key_type=1)
+    assert await groups(broker) == ["g"]
+
+
+async def committed(broker: Broker) -> int:
+    """Commit an offset; the error code of the answer."""
     partitions = [{"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1}]
     request = {
         "group_id": "g",
         "generation_id_or_member_epoch": -1,
         "topics": [{"name": "a", "partitions": partitions}],
     }
-    await ask(broker, OFFSET_COMMIT, 8, **request)
-    await ask(broker, FIND_COORDINATOR, 3, key="t", key_type=1)
-    assert await groups(broker) == ["g"]
+    answer = await ask(broker, OFFSET_COMMIT, 8, **request)
+    return int(answer.topics[0].partitions[0].error_code.value)
 
 
 async def groups(broker: Broker) -> list[str]:
@@ -118,6 +125,18 @@ def test_other_settings_of_theirs_can_be_altered() -> None:
         await prepare(broker)
         assert await altered(broker, OFFSETS, incremental(0, "2097152", "segment.bytes")) == 0
         assert await altered(broker, OFFSETS, incremental(0, "compact")) == 0
+
+    run(scenario)
+
+
+def test_no_size_of_messages_keeps_offsets_and_transactions_from_being_written() -> None:
+    async def scenario(broker: Broker) -> None:
+        await prepare(broker)
+        for topic in (OFFSETS, TRANSACTIONS):
+            assert await altered(broker, topic, incremental(0, "10", "max.message.bytes")) == 0
+        assert await committed(broker) == 0
+        request = {"transactional_id": "t", "transaction_timeout": 60_000}
+        assert (await ask(broker, INIT_PRODUCER_ID, 4, **request)).error_code.value == 0
 
     run(scenario)
 
