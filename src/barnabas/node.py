@@ -123,6 +123,7 @@ class Node:
                     tasks.create_task(broker.groups.run_expiry()),
                     tasks.create_task(broker.transactions.run_expiry()),
                 ]
+                watch.look_now()  # before the first write, not a second after it
                 await connections.serve()
                 self.broker = broker
                 on_ready(self)

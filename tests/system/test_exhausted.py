@@ -1,5 +1,6 @@
 """``barnabas serve`` short of what a process needs: descriptors, room, and its data directory itself."""
 
+import asyncio
 import resource
 import signal
 import socket
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.client import Bus
+from barnabas.node import Node, Ports
+from barnabas.services.broker_config import BrokerConfig
 
 EX_IOERR = 74
 ROOM = 100_000
@@ -94,3 +97,18 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < give_up_at, "it did not come to that"
         time.sleep(0.05)
+
+
+def test_a_node_looks_for_room_before_it_takes_a_write(tmp_path: Path) -> None:
+    listen, reserve = "PLAINTEXT://127.0.0.1:0", str(2**60)  # more than any disk has
+    settings = {"log.dirs": str(tmp_path / "data"), "listeners": listen, "log.dir.reserve.bytes": reserve}
+    config = BrokerConfig.from_properties(settings)
+    is_full: list[bool] = []
+
+    def on_ready(node: Node) -> None:
+        assert node.broker is not None
+        is_full.append(node.broker.logs.data_dir.health.is_full)
+        node.stop()
+
+    asyncio.run(Node(config, Ports.of_system(config)).run(on_ready))
+    assert is_full == [True]

@@ -84,7 +84,13 @@ class DiskWatch:
 
     async def look(self) -> None:
         """Look once."""
-        is_present, free_bytes = await self._offload.run(self._measure)
+        self._note(*await self._offload.run(self._measure))
+
+    def look_now(self) -> None:
+        """Look once, here: for a node that starts, and serves nobody yet."""
+        self._note(*self._measure())
+
+    def _note(self, is_present: bool, free_bytes: int | None) -> None:
         if not is_present:
             raise DataDirLost(f"the data directory {self._health.directory} is gone: {self._present} is not there")
         is_full = free_bytes is not None and free_bytes < self._reserve_bytes
