@@ -16,12 +16,12 @@ def test_files_that_cannot_be_removed_end_neither_the_node_nor_the_wait_for_them
     def fail() -> list[str]:
         raise StorageError("the disk is gone")
 
-    def begin_deletion(partitions: Sequence[TopicPartition]) -> Callable[[], list[str]]:
+    def begin_removal(partitions: Sequence[TopicPartition]) -> Callable[[], list[str]]:
         return fail
 
     async def scenario(broker: Broker) -> None:
         await create(broker, "t")
-        broker.logs.data_dir.begin_deletion = begin_deletion  # type: ignore[method-assign]
+        broker.logs.data_dir.begin_removal = begin_removal  # type: ignore[method-assign]
         await broker.topics.delete("t")
         await broker.served.wait_removed("t")
         await create(broker, "other")
