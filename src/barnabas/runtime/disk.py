@@ -14,13 +14,15 @@ import fcntl
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from barnabas.core.records.batch import Buffer
 from barnabas.storage.disk import SyncFailed
+
+T = TypeVar("T")
 
 _OPEN: Final = os.O_RDWR | os.O_CLOEXEC
 _OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -160,8 +162,7 @@ class OsDisk:
 
     def list_dir(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
-        with self._with_spare(path) as descriptor:
-            return sorted(os.listdir(descriptor))
+        return sorted(self._with_spare(lambda: os.listdir(path)))  # by path: of a descriptor it would take a second
 
     def free_bytes(self, path: str) -> int | None:
         """How much more may be written to the file system of a path; None when it does not say."""
@@ -197,34 +198,25 @@ class OsDisk:
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
-        with self._with_spare(path) as descriptor:
-            try:
-                _sync(descriptor)
-            except OSError as error:
-                raise SyncFailed(error.errno, error.strerror, path) from error
+        self._with_spare(lambda: _sync_dir(path))
 
     def sync_all(self) -> None:
         """Make everything durable that this machine has in its caches."""
         os.sync()
 
-    @contextmanager
-    def _with_spare(self, path: str) -> Iterator[int]:
-        """A directory, open for a moment: in the place of the spare descriptor when there is no other."""
+    def _with_spare(self, work: Callable[[], T]) -> T:
+        """Do what takes one descriptor for a moment: in the place of the spare one when there is no other."""
         try:
-            descriptor = os.open(path, _OPEN_DIRECTORY)
+            return work()
         except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
+            if isinstance(error, SyncFailed) or error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
-            with self._lock:
-                self._give_up_spare()
-                try:
-                    with _closing(os.open(path, _OPEN_DIRECTORY)) as descriptor:
-                        yield descriptor
-                finally:
-                    self._set_aside()
-        else:
-            with _closing(descriptor):
-                yield descriptor
+        with self._lock:
+            self._give_up_spare()
+            try:
+                return work()
+            finally:
+                self._set_aside()
 
     def _set_aside(self) -> None:
         if self._spare is None:
@@ -238,6 +230,14 @@ class OsDisk:
 
     def __del__(self) -> None:
         self._give_up_spare()
+
+
+def _sync_dir(path: str) -> None:
+    with _closing(os.open(path, _OPEN_DIRECTORY)) as descriptor:
+        try:
+            _sync(descriptor)
+        except OSError as error:
+            raise SyncFailed(error.errno, error.strerror, path) from error
 
 
 @contextmanager

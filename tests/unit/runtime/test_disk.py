@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -135,3 +135,33 @@ def test_syncing_directories_leaks_no_descriptor(tmp_path: Path) -> None:
     again = os.open(tmp_path, os.O_RDONLY)
     os.close(again)
     assert again == probe
+
+
+@contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """All descriptors that this process may have are in use, but for some."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = os.open(os.devnull, os.O_RDONLY)
+    taken = [highest]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, hard))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(count):
+            os.close(taken.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_directories_are_listed_and_synced_when_all_descriptors_are_used_up(tmp_path: Path, count: int) -> None:
+    disk = OsDisk()
+    disk.open(str(tmp_path / "file"), create=True)
+    with descriptors_left(count):
+        for _ in range(2):  # what was set aside for this is there again
+            assert disk.list_dir(str(tmp_path)) == ["file"]
+            disk.sync_dir(str(tmp_path))
