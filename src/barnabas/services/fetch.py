@@ -118,7 +118,7 @@ class Fetch:
                 is_complete = False
             elif each.slice is None:
                 continue
-            elif _is_cut(each):
+            elif each.partition.is_deleted or each.partition.log.cuts != each.cuts:
                 each.slice = None  # the client gets nothing now, and asks again
             elif each.slice.size > max_bytes:
                 each.records, each.slice = UnreadRecords(each, each.slice, self._offload), None
@@ -140,7 +140,7 @@ class Fetch:
         is_first = is_first and not any(each.records for each in found)
         await self._offload.run(lambda: self._read_all(left, max_bytes, is_first=is_first))
         for each in left:
-            if _is_cut(each):
+            if each.partition.is_deleted or each.partition.log.cuts != each.cuts:
                 each.records = b""
 
     def _read_all(self, found: Sequence[Found], max_bytes: int, *, is_first: bool) -> None:
@@ -176,11 +176,6 @@ class Fetch:
         if found.aborted is not None and found.size:
             found.aborted = _aborted(found)
         return size
-
-
-def _is_cut(found: Found) -> bool:
-    """Whether what was located may not be there any more."""
-    return found.partition.is_deleted or found.partition.log.cuts != found.cuts
 
 
 def _look_at_nothing(partition: Partition, wanted: Wanted) -> Found:

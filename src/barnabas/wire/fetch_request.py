@@ -99,9 +99,12 @@ class _Reader:
         count, position = self._read_count(position)
         topics: _Topics = []
         for _ in range(count):
-            topic, partition_count, position = self._read_topic_head(position)
+            topic, position = self._read_topic(position)
+            partition_count, position = self._read_count(position)
             partitions: list[FetchPartition] = []
-            position = self._read_partitions(position, partition_count, partitions)
+            for _ in range(partition_count):
+                partition, position = self._read_partition(position)
+                partitions.append(partition)
             position = self._skip_tags(position)
             topics.append((topic, partitions))
         forgotten: _Forgotten = []

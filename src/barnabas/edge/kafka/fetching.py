@@ -46,7 +46,8 @@ class Fetching:
         if len(frame) > LONG_REQUEST_BYTES:
             return FetchInTurns(self.broker, header, frame, connection)
         request = read_fetch(frame, header.body_at, len(frame), header.version)
-        if self.broker.fetch_sessions.size_of(request.session_id) > MAX_PARTITIONS_AT_ONCE:
+        session_id = request.session_id
+        if session_id and self.broker.fetch_sessions.size_of(session_id) > MAX_PARTITIONS_AT_ONCE:
             return FetchInTurns(self.broker, header, frame, connection)
         try:
             fetch = self._begin(header, request, connection)

@@ -67,7 +67,7 @@ class OneFetch:
 
     def note_unsynced(self) -> bool:
         """Whether nothing was found, and there will be something when the sync that is under way is done."""
-        if not self.has_nothing:
+        if self._size or self._is_urgent:
             return False
         self._unsynced = Unsynced(each.partition for each in self.found.values() if is_ahead(each))
         return self.awaits_sync
