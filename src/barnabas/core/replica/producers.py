@@ -6,9 +6,9 @@ transaction holds the last stable offset back. `check` decides and changes nothi
 what a replay calls, so that a recovered log arrives at the same state.
 
 What a marker has ended is never repeated: a producer commits only when all of its batches are acknowledged, and has no
-use for them when it aborts. So a transactional batch with the numbers of one that was ended is another batch, and would
-be lost if it were answered with the offset of that one. Where the open transaction starts says which are ended; a
-snapshot says that too.
+use for them when it aborts. So a batch with the numbers of one that was ended, transactional itself or not, is another
+batch, and would be lost if it were answered with the offset of that one. Where the open transaction starts says which
+are ended; a snapshot says that too.
 
 Invariants: the last `REMEMBERED_BATCHES` batches of a producer are ascending in offset, all of its current
 epoch; an open transaction is in `open_transactions` exactly when its producer says so.
@@ -122,7 +122,7 @@ class ProducerStates:
         producer = self._producers.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch or header.base_sequence == NO_SEQUENCE:
             return None
-        start = producer.transaction_start if header.is_transactional else 0
+        start = _repeatable_from(producer, is_transactional=header.is_transactional)
         if start is None:
             return None  # a marker has ended whatever it could repeat
         first, last = header.base_sequence, header.last_sequence
@@ -347,5 +347,14 @@ def _has_forgotten(producer: Producer, *, is_transactional: bool) -> bool:
     """Whether batches that may be repeated were written before those that are remembered."""
     if len(producer.batches) < REMEMBERED_BATCHES:
         return False
-    start = producer.transaction_start if is_transactional else -1
+    start = _repeatable_from(producer, is_transactional=is_transactional)
     return start is not None and start < producer.batches[0].first_offset
+
+
+def _repeatable_from(producer: Producer, *, is_transactional: bool) -> int | None:
+    """Where those batches start that one may repeat; None when there are none. Outside of transactions that is all, but
+    of a producer that had some, whose batches may be aborted ones.
+    """
+    if is_transactional:
+        return producer.transaction_start
+    return -1 if producer.coordinator_epoch == NO_EPOCH else None

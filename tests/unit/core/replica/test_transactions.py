@@ -52,6 +52,15 @@ def test_what_a_marker_has_ended_is_not_repeated(type_: MarkerType) -> None:
     assert states.admit(in_transaction(2, offset=9)) is None
 
 
+@pytest.mark.parametrize("batches", [2, 7])  # all of them remembered, or not
+def test_nor_is_it_by_a_batch_outside_of_transactions(batches: int) -> None:
+    states = states_after(*(in_transaction(number, offset=number) for number in range(batches)))
+    end(states, MarkerType.ABORT, offset=batches)
+    for sequence in range(batches):
+        with pytest.raises(OutOfOrderSequence, match=f"sent sequence {sequence}, expected {batches}"):
+            states.admit(header(sequence, offset=99))
+
+
 def test_in_the_next_transaction_only_its_own_batches_are_repeated() -> None:
     states = states_after(in_transaction(0, offset=0))
     end(states, MarkerType.ABORT, offset=1)
