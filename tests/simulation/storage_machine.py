@@ -203,8 +203,8 @@ class Machine:
                 written.first_sequence,
                 is_transactional,
             )
-            if known.transaction_start is not None and written.first_offset < known.transaction_start:
-                self._refused(log, again, OutOfOrderSequence)  # a marker has ended what it would repeat
+            if known.has_ended(written):
+                self._refused(log, again, OutOfOrderSequence)
                 return
             appended = log.append(again, leader_epoch=self.epochs[log.partition], now_ms=self.now_ms)
             expect(appended.is_duplicate, "a retry was written again")

@@ -69,6 +69,12 @@ class ModelProducer:
     transaction_start: int | None = None
     batches: list[Remembered] = field(default_factory=list)
 
+    def has_ended(self, batch: Remembered) -> bool:
+        """Whether a marker may have ended a batch, which nobody repeats then."""
+        if self.transaction_start is None:
+            return self.coordinator_epoch != -1
+        return batch.first_offset < self.transaction_start
+
 
 @dataclass
 class ModelProducers:

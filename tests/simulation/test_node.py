@@ -69,12 +69,10 @@ def show_what_is_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def leave_the_files_of_deleted_topics(patch: pytest.MonkeyPatch) -> None:
-    def forget_only(data_dir: DataDir, partitions: Sequence[TopicPartition]) -> Callable[[], None]:
-        for partition in partitions:
-            data_dir.logs.pop(partition, None)
-        return lambda: None
+    def remove_nothing(_: DataDir, __: Sequence[TopicPartition]) -> Callable[[], list[str]]:
+        return list
 
-    patch.setattr(DataDir, "begin_deletion", forget_only)
+    patch.setattr(DataDir, "begin_removal", remove_nothing)
 
 
 def answer_before_the_metadata_is_synced(patch: pytest.MonkeyPatch) -> None:
