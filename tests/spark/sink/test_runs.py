@@ -101,6 +101,19 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, step: Step) -> None:
     monkeypatch.setattr(steps, "reached", reached)
 
 
+def publish_up_to(
+    step: Step, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Run, list[ShareWritten]]:
+    """A run that prepares everything, and whose driver dies at a step."""
+    run = start()
+    shares = run.prepare_all()
+    with monkeypatch.context() as patched:
+        crash_at(patched, step)
+        with pytest.raises(Crash):
+            run.publish(shares)
+    return run, shares
+
+
 def take_over(options: WriteOptions, transactional_id: str) -> None:
     """Abort what is open, as the cluster does when its time is over."""
     with closing(Brokers(options.settings)) as brokers:
@@ -135,12 +148,7 @@ def test_a_run_that_died_before_its_intent_has_published_nothing(bus: Bus, start
 def test_what_a_driver_intended_is_carried_out_by_the_next_run(
     step: Step, bus: Bus, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = start()
-    shares = first.prepare_all()
-    with monkeypatch.context() as patched:
-        crash_at(patched, step)
-        with pytest.raises(Crash):
-            first.publish(shares)
+    publish_up_to(step, start, monkeypatch)
 
     again = start()
     shares = again.prepare_all()
@@ -155,12 +163,7 @@ def test_an_intent_is_carried_out_also_for_tasks_that_are_not_run_again(
     bus: Bus, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rows are dealt out in another way, to two tasks; or the second has none by now."""
-    first = start()
-    shares = first.prepare_all()
-    with monkeypatch.context() as patched:
-        crash_at(patched, Step.INTENDED)
-        with pytest.raises(Crash):
-            first.publish(shares)
+    publish_up_to(Step.INTENDED, start, monkeypatch)
 
     again = start()
     shares = again.prepare_all({0: ["a", "b", "c"], 1: ["d", "e", "f"]})
@@ -175,12 +178,7 @@ def test_an_intent_is_carried_out_also_for_tasks_that_are_not_run_again(
 def test_an_intent_whose_tasks_have_no_rows_any_more_is_carried_out(
     bus: Bus, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = start()
-    shares = first.prepare_all()
-    with monkeypatch.context() as patched:
-        crash_at(patched, Step.INTENDED)
-        with pytest.raises(Crash):
-            first.publish(shares)
+    publish_up_to(Step.INTENDED, start, monkeypatch)
 
     start().publish([ShareWritten(OWNER, 0, 0)])
 
@@ -190,12 +188,7 @@ def test_an_intent_whose_tasks_have_no_rows_any_more_is_carried_out(
 def test_a_share_that_ran_out_of_time_after_the_intent_is_published_again_and_no_other(
     bus: Bus, start: Callable[[], Run], options: WriteOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = start()
-    shares = first.prepare_all()
-    with monkeypatch.context() as patched:
-        crash_at(patched, Step.PART_PUBLISHED)
-        with pytest.raises(Crash):
-            first.publish(shares)
+    publish_up_to(Step.PART_PUBLISHED, start, monkeypatch)
     take_over(options, Share(OWNER, 1, 0).transactional_id(options.prefix))
 
     again = start()
@@ -310,12 +303,7 @@ def test_a_batch_that_is_intended_is_not_aborted(
     bus: Bus, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark calls `abort` when `commit` has failed."""
-    first = start()
-    shares = first.prepare_all()
-    with monkeypatch.context() as patched:
-        crash_at(patched, Step.INTENDED)
-        with pytest.raises(Crash):
-            first.publish(shares)
+    first, shares = publish_up_to(Step.INTENDED, start, monkeypatch)
 
     first.publisher.abort(0, range(3), [share.prepared for share in shares if share.prepared])
     start().publish([ShareWritten(OWNER, 0, 0)])
