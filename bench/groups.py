@@ -42,7 +42,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
                 )
                 yield Row(f"a group of {members} is stable, {name}", f"{took * 1000:,.0f} ms")
         count = 2_000 if quick else 20_000
-        took = statistics.median(asyncio.run(_commit(broker, count)) for _ in range(ROUNDS))
+        took = statistics.median(asyncio.run(commit_many(broker, count)) for _ in range(ROUNDS))
         yield Row("commits of one offset, 16 connections, on disk", rate(count / took, "commits/s"))
     yield _replay_row(20_000 if quick else 1_000_000)
     yield _together_row(100_000 if quick else 2_000_000)
@@ -157,7 +157,7 @@ async def _settle_consumer(clients: list[WireClient], group: str, topic_id: UUID
 # Commits
 
 
-async def _commit(broker: Served, count: int) -> float:
+async def commit_many(broker: Served, count: int) -> float:
     host, _, port = broker.bootstrap.rpartition(":")
     clients = [await WireClient.connect(host, int(port)) for _ in range(16)]
     await clients[0].ask(FIND, 4, {"key_type": 0, "coordinator_keys": [f"commits-{n}" for n in range(16)]})

@@ -30,8 +30,8 @@ class Served:
 
 
 @contextmanager
-def served(*settings: str, directory: Path | None = None) -> Iterator[Served]:
-    """A broker on a free port, with an empty data directory unless one is given."""
+def served(*settings: str, directory: Path | None = None, tree: Path | None = None) -> Iterator[Served]:
+    """A broker on a free port, of this checkout or another, with an empty data directory unless one is given."""
     with scratch_directory() as scratch:
         sets = [part for setting in settings for part in ("--set", setting)]
         start = time.perf_counter()
@@ -39,7 +39,7 @@ def served(*settings: str, directory: Path | None = None) -> Iterator[Served]:
             [*BARNABAS, "serve", "--data-dir", str(directory or scratch / "data"), "--listen", "127.0.0.1:0", *sets],
             stdout=subprocess.PIPE,
             text=True,
-            env=ENVIRON,
+            env={**ENVIRON, "PYTHONPATH": str(tree / "src")} if tree else ENVIRON,
         )
         try:
             assert process.stdout is not None

@@ -29,7 +29,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
         with served("num.partitions=100", f"log.flush.policy={policy}") as broker:
             for partitions in (1, 10, 100):
                 times = max(count // partitions, 20)
-                took = statistics.median(_commit_many(broker, partitions, times) for _ in range(ROUNDS))
+                took = statistics.median(commit_many(broker, partitions, times) for _ in range(ROUNDS))
                 name = f"transactions of {partitions} partitions, one record in each, {policy}"
                 yield Row(name, rate(times / took, "transactions/s"))
             took = statistics.median(asyncio.run(_commit_bare(broker, count)) for _ in range(ROUNDS))
@@ -52,7 +52,7 @@ def _transactional(broker: Served, name: str, **settings: Any) -> "Producer":
     return producer
 
 
-def _commit_many(broker: Served, partitions: int, times: int) -> float:
+def commit_many(broker: Served, partitions: int, times: int) -> float:
     producer = _transactional(broker, f"many-{partitions}")
 
     def once() -> None:

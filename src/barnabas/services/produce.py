@@ -49,6 +49,7 @@ from barnabas.core.records.batch import (
     seal,
     write_header,
 )
+from barnabas.core.records.checking import is_one_plain_record
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Guard, Partition
@@ -153,7 +154,8 @@ class Produce:
         """
         now_ms = self._clock.now_ms()
         checked = self._check(topic.config, records, acks=acks, now_ms=now_ms)
-        self._check_records(topic.config, checked, now_ms=now_ms)
+        if not is_one_plain_record(checked):
+            self._check_records(topic.config, checked, now_ms=now_ms)
         return partition.append(checked, now_ms=now_ms)
 
     def append_verified(

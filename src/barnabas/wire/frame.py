@@ -6,7 +6,8 @@ readable by a client that asked for a version it only guessed.
 """
 
 import struct
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple, cast
 
 from barnabas.core.records.batch import Buffer
 from barnabas.wire.apis import API_VERSIONS, APIS, Api
@@ -17,6 +18,7 @@ MAX_TAGGED_FIELDS: Final = 64  # of one part of a request: no client sends more 
 MAX_STRING_BYTES: Final = 2**15 - 1  # of a string with a length of two bytes
 _FIXED: Final = struct.Struct(">hhih")
 _SHORT: Final = struct.Struct(">hhi")
+_FIXED_SIZE: Final = _FIXED.size
 _unpack_fixed: Final = _FIXED.unpack_from
 _ANSWER: Final = struct.Struct(">ii")
 _FLEXIBLE_ANSWER: Final = struct.Struct(">iib")
@@ -32,24 +34,30 @@ class RequestHeader(NamedTuple):
     body_at: int
 
 
+# Made for every request: without the call that a named tuple is made by.
+_new_header: Final = cast(
+    "Callable[[type[RequestHeader], tuple[Api, int, int, str | None, int]], RequestHeader]", tuple.__new__
+)
+
+
 def read_request_header(data: memoryview, position: int, end: int) -> RequestHeader:
     """The header at `position` of a request that ends at `end`.
 
     An ApiVersions request of an unknown version is let through: its answer says which versions there are.
     """
-    if end - position < _FIXED.size:
+    if end - position < _FIXED_SIZE:
         raise MalformedRequest(f"a request of {end - position} bytes has no header")
     key, version, correlation_id, client_id_size = _unpack_fixed(data, position)
     api = APIS.get(key)
     if api is None:
         raise UnsupportedVersion(f"API {key} is not served")
-    if not api.serves(version):
+    if not api.min_version <= version <= api.max_version:
         if key == API_VERSIONS.key:
             return RequestHeader(api, version, correlation_id, None, end)
         raise UnsupportedVersion(
             f"version {version} of {api.name} is not served; {api.min_version} to {api.max_version} are"
         )
-    position += _FIXED.size
+    position += _FIXED_SIZE
     client_id = None
     if client_id_size >= 0:
         if position + client_id_size > end:
@@ -61,7 +69,7 @@ def read_request_header(data: memoryview, position: int, end: int) -> RequestHea
         position += client_id_size
     if version >= api.flexible_from:
         position = skip_tagged_fields(data, position, end)
-    return RequestHeader(api, version, correlation_id, client_id, position)
+    return _new_header(RequestHeader, (api, version, correlation_id, client_id, position))
 
 
 def skip_tagged_fields(data: Buffer, position: int, end: int) -> int:

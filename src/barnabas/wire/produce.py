@@ -4,9 +4,9 @@ Served: versions 3 to 13. From 9 on flexible, from 13 on topics are named by the
 """
 
 import struct
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 from uuid import UUID
 
 from barnabas.core.records.batch import Buffer
@@ -81,6 +81,11 @@ class Single(NamedTuple):
     records: memoryview
 
 
+# Made for nearly every request: without the call that a named tuple is made by.
+_new_single: Final = cast(
+    "Callable[[type[Single], tuple[int, int, str | None, UUID | None, int, memoryview]], Single]", tuple.__new__
+)
+
 _OLD_HEAD: Final = struct.Struct(">hhiih")  # transactional id, acks, timeout, count of topics, length of the name
 _OLD_PARTITION: Final = struct.Struct(">iii")  # count of partitions, index, size
 _HEAD: Final = struct.Struct(">BhiBB")  # as above, in compact form
@@ -101,7 +106,7 @@ def read_single(data: memoryview, position: int, end: int, version: int) -> Sing
         if partitions != 1 or size < 0 or name_end + 12 + size != end:
             return None
         name = str(data[position:name_end], "utf-8")
-        return Single(acks, timeout_ms, name, None, partition, data[name_end + 12 : end])
+        return _new_single(Single, (acks, timeout_ms, name, None, partition, data[name_end + 12 : end]))
     except (struct.error, IndexError, ValueError):  # of a text or an id that is none, too
         return None
 
@@ -125,7 +130,7 @@ def _read_flexible_single(data: memoryview, position: int, end: int, version: in
     stop = start + size - 1
     if not size or stop + 3 != end or data[stop:end] != _NO_TAGS:
         return None
-    return Single(acks, timeout_ms, name, topic_id, partition, data[start:stop])
+    return _new_single(Single, (acks, timeout_ms, name, topic_id, partition, data[start:stop]))
 
 
 _NO_TAGS: Final = bytes(3)  # of the partition, the topic and the request

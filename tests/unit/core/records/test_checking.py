@@ -17,6 +17,7 @@ from barnabas.core.records.checking import (
     TRAILING_BYTES,
     check_framing,
     check_records,
+    is_one_plain_record,
     problem_of,
 )
 from barnabas.core.records.compression import check_frame, compress
@@ -132,6 +133,29 @@ def test_garbage_is_judged_alike_by_both(section: bytes, count: int, base_timest
         assert found_newest == newest
         batch = forge(section, count=count, last_offset_delta=count - 1, base_timestamp=base_timestamp)
         assert len(decode_batch(batch)) == count
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 4_000])
+def test_one_plain_record_is_known_at_a_glance(size: int) -> None:
+    for key, value in ((None, bytes(size)), (bytes(size), None), (bytes(size), bytes(size))):
+        assert is_one_plain_record(encode_batch([Record(0, NOW_MS, key, value)]))
+
+
+@settings(max_examples=1500, deadline=None)
+@given(st.binary(max_size=8), st.integers(0, 9), st.booleans(), mutations)
+def test_a_glance_takes_nothing_that_the_check_refuses(
+    key: bytes, scale: int, has_value: bool, changes: list[tuple[int, int]]
+) -> None:
+    batch = encode_batch([Record(0, NOW_MS, key or None, bytes(2**scale) if has_value else None)])
+    for at, value in changes:
+        batch[HEADER_SIZE + at % min(len(batch) - HEADER_SIZE, 20)] = value
+    if is_one_plain_record(batch):
+        assert check_records(section_of(batch), 1, NOW_MS) == (OK, NOW_MS)
+
+
+@pytest.mark.parametrize("lie", sorted(LIES))
+def test_a_glance_takes_no_lie(lie: str) -> None:
+    assert lie in OF_THE_HEADER or not is_one_plain_record(LIES[lie])
 
 
 def test_garbage_with_a_right_checksum_does_not_decode_unless_it_passes() -> None:
