@@ -25,7 +25,7 @@ from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import iter_batches
 from barnabas.core.records.control import MarkerType, encode_marker
 from barnabas.core.records.record import Record, encode_batch
-from barnabas.storage import log as log_module
+from barnabas.storage import segmented_log
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Log
@@ -533,12 +533,12 @@ _WEIGHTS: Final = [weight for _, weight in _CHOICES]
 @contextmanager
 def snapshots_every(size: int) -> Iterator[None]:
     """Have checkpoints write producers after so many bytes; a run would never see the usual megabytes."""
-    usual = log_module.SNAPSHOT_INTERVAL_BYTES
-    setattr(log_module, "SNAPSHOT_INTERVAL_BYTES", size)  # noqa: B010 - a constant for everybody else
+    usual = segmented_log.SNAPSHOT_INTERVAL_BYTES
+    setattr(segmented_log, "SNAPSHOT_INTERVAL_BYTES", size)  # noqa: B010 - a constant for everybody else
     try:
         yield
     finally:
-        setattr(log_module, "SNAPSHOT_INTERVAL_BYTES", usual)  # noqa: B010
+        setattr(segmented_log, "SNAPSHOT_INTERVAL_BYTES", usual)  # noqa: B010
 
 
 def split(data: bytes | bytearray) -> list[ModelBatch]:

@@ -12,7 +12,7 @@ from barnabas.storage.checkpoints import Checkpoints
 from barnabas.storage.log import Log
 from barnabas.storage.offset_index import DamagedIndex
 from barnabas.storage.producer_files import ProducerFiles
-from barnabas.storage.segment import Segment
+from barnabas.storage.txn_index import TxnIndex
 from barnabas.storage.unsynced import FlushPlan
 from tests.simulation.storage_machine import run
 from tests.simulation.storage_model import Violation
@@ -81,7 +81,7 @@ def forget_producers_below_the_recovery_point(patch: pytest.MonkeyPatch) -> None
 
 
 def keep_aborted_transactions_that_were_cut(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Segment, "cut_aborted", lambda *_arguments: None)
+    patch.setattr(TxnIndex, "cut", lambda *_arguments: None)
 
 
 def write_a_retry_again(patch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ from barnabas.runtime.partition import Partition
 from barnabas.runtime.replay import BeyondTheEnd, Piece, reading
 from barnabas.runtime.rewriting import forget_old, rewrite_old
 from barnabas.storage.log import Log
-from barnabas.storage.segment import SegmentGone
+from barnabas.storage.readable_segment import SegmentGone
 
 log = get_logger("barnabas.coordinator")
 

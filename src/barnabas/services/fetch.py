@@ -26,8 +26,8 @@ from barnabas.core.replica.leader_epochs import EpochEnd
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Partition
 from barnabas.storage.lookup import aborted_transactions
+from barnabas.storage.readable_segment import SegmentGone
 from barnabas.storage.reading import ReadPlan, Slice
-from barnabas.storage.segment import SegmentGone
 
 
 class Wanted(NamedTuple):

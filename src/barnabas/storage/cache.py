@@ -107,6 +107,12 @@ class OpenFiles:
         self.offset_indexes.drop(path)
         self.time_indexes.drop(path)
 
+    def remove(self, path: str) -> None:
+        """Remove the file at `path`, if there is one; whoever reads from it reads on."""
+        self.forget(path)
+        if self.disk.exists(path):
+            self.disk.remove(path)
+
     def forget_directory(self, directory: str) -> None:
         """Drop what is held for any file in a directory that is gone, whoever opened it."""
         for cache in (self._files, self.offset_indexes, self.time_indexes):

@@ -12,7 +12,8 @@ from barnabas.core.records.record import Record, decode_batch, decode_record
 from barnabas.storage.log import Log
 from barnabas.storage.offset_index import DamagedIndex
 from barnabas.storage.producer_files import find_aborted
-from barnabas.storage.segment import Segment, SegmentGone
+from barnabas.storage.readable_segment import SegmentGone
+from barnabas.storage.segment import Segment
 from barnabas.storage.txn_index import AbortedTransaction
 
 T = TypeVar("T")
@@ -113,16 +114,16 @@ def _aborted_transactions(log: Log, start_offset: int, end_offset: int) -> list[
 def aborted_in(log: Log, segment: Segment) -> list[AbortedTransaction]:
     """The transactions aborted in a segment; a damaged index is made anew from the log."""
     try:
-        return segment.aborted()
+        return segment.txn_index.aborted()
     except DamagedIndex:
         rebuild_aborted(log, segment)
-        return segment.aborted()
+        return segment.txn_index.aborted()
 
 
 def rebuild_aborted(log: Log, segment: Segment) -> None:
     """Make a segment's transaction index from the producers before it and the markers in it."""
     segments = [each for each in log.segments if each.base_offset <= segment.base_offset]
-    segment.replace_aborted(find_aborted(log.producer_files, segments, end_position=segment.size))
+    segment.txn_index.replace(find_aborted(log.producer_files, segments, end_position=segment.size))
 
 
 def _look(log: Log, lookup: Callable[[], T]) -> T:

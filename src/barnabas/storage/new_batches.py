@@ -1,14 +1,20 @@
-"""Batches that a leader is about to append: what is asked of each by itself, and the time of the log."""
+"""Batches that are about to be appended: what is asked of each that a leader takes, and the time of the log for it; and
+what is asked of those that a follower takes over.
+"""
 
-from barnabas.core.errors import CorruptRecord, InvalidRecord, RecordTooLarge
+from collections.abc import Sequence
+
+from barnabas.core.errors import CorruptRecord, FencedLeaderEpoch, InvalidRecord, OffsetOutOfRange, RecordTooLarge
 from barnabas.core.model import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 from barnabas.core.records.batch import (
     HEADER_SIZE,
     HIGHEST_PLAIN_ATTRIBUTES,
     BatchHeader,
     Codec,
+    check_batch,
     stamp_log_append_time,
 )
+from barnabas.core.records.control import read_marker
 from barnabas.core.records.record import check_counts
 from barnabas.storage.config import LogConfig
 
@@ -39,3 +45,32 @@ def stamp(data: bytearray | memoryview, position: int, header: BatchHeader, now_
         return NO_TIMESTAMP
     stamp_log_append_time(data, position, header, now_ms)
     return now_ms
+
+
+def check_followed(
+    data: bytearray | memoryview,
+    batches: Sequence[tuple[int, BatchHeader]],
+    partition: TopicPartition,
+    *,
+    end_offset: int,
+    latest_epoch: int,
+) -> list[tuple[int, int, int]]:
+    """Refuse batches of a leader that do not follow what a log has; returns their places, as `Segment` takes them."""
+    offset = end_offset
+    placed = []
+    for position, header in batches:
+        check_batch(data, position, header)
+        if header.is_control and header.has_producer:
+            read_marker(data, position, header)  # refused now, not when it is written
+        if header.base_offset < offset:
+            raise OffsetOutOfRange(f"{partition} ends at {offset}; the leader sent a batch at {header.base_offset}")
+        if header.leader_epoch < latest_epoch:
+            raise FencedLeaderEpoch(
+                f"the leader sent a batch of epoch {header.leader_epoch} after one of {latest_epoch}"
+            )
+        latest_epoch = header.leader_epoch
+        placed.append((position, header.last_offset, header.max_timestamp))
+        offset = header.next_offset
+    if not placed:
+        raise CorruptRecord("no batch to append")
+    return placed

@@ -5,7 +5,8 @@ from typing import NamedTuple
 from barnabas.core.records.batch import Buffer
 from barnabas.storage.disk import File
 from barnabas.storage.health import DirectoryHealth
-from barnabas.storage.segment import Segment, SegmentGone
+from barnabas.storage.readable_segment import SegmentGone
+from barnabas.storage.segment import Segment
 
 
 class Slice(NamedTuple):

@@ -260,7 +260,7 @@ class _Opening:
         last = segments[-1]
         try:
             end_offset = last.activate()
-            last.aborted()
+            last.txn_index.aborted()
         except (CorruptLog, DamagedIndex):
             return None
         snapshot = self._producer_files.newest(at_most=end_offset)
@@ -340,9 +340,9 @@ class _Opening:
     def _cut_aborted(self, segments: list[Segment], known_size: int) -> None:
         """Bring the transaction index of the segment with the recovery point back to that point."""
         try:
-            segments[-1].cut_aborted(self._recovery_point)
+            segments[-1].txn_index.cut(self._recovery_point)
         except DamagedIndex:
-            segments[-1].replace_aborted(find_aborted(self._producer_files, segments, end_position=known_size))
+            segments[-1].txn_index.replace(find_aborted(self._producer_files, segments, end_position=known_size))
 
     def _check_segment(
         self, segment: Segment, position: int, min_offset: int, report: RecoveryReport
@@ -351,7 +351,7 @@ class _Opening:
         end = segment.size
         report.checked_bytes += end - position
         if segment.base_offset > self._recovery_point:
-            segment.forget_aborted()
+            segment.txn_index.clear()
         segment.start_rebuilding(position)
         end_offset = min_offset
         try:
@@ -376,7 +376,7 @@ class _Opening:
     def _replay_checked(self, segment: Segment, batch: FoundBatch) -> None:
         completed = replay_batch(self._producers, segment, batch.position, batch.header)
         if completed is not None and completed.is_aborted:
-            segment.add_aborted(aborted_entry(self._producers, completed))
+            segment.txn_index.add(aborted_entry(self._producers, completed))
 
     def _drop(self, segments: list[Segment], index: int, report: RecoveryReport) -> None:
         for segment in reversed(segments[index:]):
@@ -394,7 +394,7 @@ class _Opening:
     def _settle(self, active: Segment, end_offset: int) -> None:
         """Make what was found durable, for from now on it counts as such."""
         active.file().sync()
-        for file in (*active.write_indexes(), *active.txn_index_files()):
+        for file in (*active.write_indexes(), *active.txn_index.written_files()):
             file.sync()
         self._producer_files.remove_beyond(end_offset)
         self._disk.sync_dir(self._directory)

@@ -213,7 +213,7 @@ def test_a_marker_ends_the_transaction_and_says_where_it_is(marker: MarkerType, 
     assert partition.last_stable_offset == 0
     assert end(partition, epoch, version=version, marker=marker) == 2
     assert partition.last_stable_offset == 2
-    assert len(partition.log.active.aborted()) == (marker is MarkerType.ABORT)
+    assert len(partition.log.active.txn_index.aborted()) == (marker is MarkerType.ABORT)
     producer = partition.log.producers.get(PRODUCER)
     assert producer is not None
     assert (producer.epoch, producer.last_timestamp, producer.transaction_start) == (epoch, NOW_MS, None)

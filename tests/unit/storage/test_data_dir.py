@@ -9,7 +9,7 @@ from barnabas.core.model import TopicPartition
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Log
-from barnabas.storage.segment import SegmentGone
+from barnabas.storage.readable_segment import SegmentGone
 from barnabas.storage.truncate import delete_before
 from barnabas.testing.disk import Keep, SimulatedCrash, SimulatedDisk
 from tests.unit.storage.builders import (

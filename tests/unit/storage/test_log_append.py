@@ -192,7 +192,7 @@ def test_a_retry_gets_the_offsets_of_the_batch_it_repeats_and_is_not_written() -
 def test_an_aborted_transaction_is_noted_with_the_stable_offset_of_its_time() -> None:
     log = new_log(SimulatedDisk())
     append(log, in_transaction(7, 0), in_transaction(8, 0), abort(8), commit(7))
-    assert log.active.aborted() == [(8, 1, 2, 0)]
+    assert log.active.txn_index.aborted() == [(8, 1, 2, 0)]
 
 
 def test_the_stable_offset_is_held_back_by_an_open_transaction_and_an_unreplicated_marker() -> None:
@@ -217,7 +217,7 @@ def test_a_follower_takes_batches_as_they_are() -> None:
     assert all_bytes(follower) == data
     assert follower.epochs.entries == leader.epochs.entries
     assert list(follower.producers) == list(leader.producers)
-    assert follower.active.aborted() == leader.active.aborted()
+    assert follower.active.txn_index.aborted() == leader.active.txn_index.aborted()
 
 
 def test_a_follower_takes_the_gaps_of_a_compacted_leader() -> None:

@@ -156,7 +156,7 @@ def test_the_flush_that_an_append_must_do_itself_includes_the_abort_it_wrote() -
     assert log.flushed_offset == log.end_offset == 2
     data_dir.checkpoint()
     disk.crash(Keep.NOTHING)
-    assert reopened(disk).active.aborted() == [(7, 0, 1, 2)]
+    assert reopened(disk).active.txn_index.aborted() == [(7, 0, 1, 2)]
 
 
 def checkpoint(log: Log) -> None:
@@ -173,8 +173,8 @@ def test_a_recovered_log_is_durable_even_if_only_the_process_had_died(between: C
     between(log)
     disk.restart()
     log = reopened(disk)
-    end_offset, written, aborted = log.flushed_offset, all_bytes(log), log.active.aborted()
+    end_offset, written, aborted = log.flushed_offset, all_bytes(log), log.active.txn_index.aborted()
     checkpoint(log)
     disk.crash(Keep.NOTHING)
     again = reopened(disk)
-    assert (again.end_offset, all_bytes(again), again.active.aborted()) == (end_offset, written, aborted)
+    assert (again.end_offset, all_bytes(again), again.active.txn_index.aborted()) == (end_offset, written, aborted)

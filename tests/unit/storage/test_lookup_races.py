@@ -16,7 +16,8 @@ from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Log
 from barnabas.storage.lookup import get_record, offset_for_timestamp
-from barnabas.storage.segment import Segment, SegmentGone
+from barnabas.storage.readable_segment import SegmentGone
+from barnabas.storage.segment import Segment
 from barnabas.testing.disk import SimulatedDisk
 
 PARTITION = TopicPartition("t", 0)

@@ -96,7 +96,7 @@ def test_aborted_transactions_are_found_again_from_the_producers_and_the_markers
     append(log, in_transaction(7, 0), in_transaction(8, 0))
     log.roll()
     append(log, plain(), abort(7), in_transaction(9, 0), commit(8), abort(9))
-    expected = log.active.aborted()
+    expected = log.active.txn_index.aborted()
     assert expected == [(7, 0, 3, 1), (9, 4, 6, 7)]
     assert find_aborted(log.producer_files, log.segments, end_position=log.active.size) == expected
     log.producer_files.remove_beyond(-1)  # without a snapshot, from the first batch on

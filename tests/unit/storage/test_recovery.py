@@ -288,7 +288,7 @@ def test_the_durable_entries_of_a_torn_transaction_index_are_kept() -> None:
     disk.open(path).write(34, b"\x00" * 20)  # of an abort that was cut off
     disk.restart()
     log = reopened(disk)
-    assert log.active.aborted() == [(7, 0, 1, 2)]
+    assert log.active.txn_index.aborted() == [(7, 0, 1, 2)]
     append(log, in_transaction(7, 1), abort(7))
     assert len(content(disk, path)) == 68
 
@@ -303,7 +303,7 @@ def test_aborts_that_recovery_finds_again_are_durable() -> None:
     log = reopened(disk)
     checkpoint(log)
     disk.crash(Keep.NOTHING)
-    assert reopened(disk).active.aborted() == [(7, 0, 1, 2)]
+    assert reopened(disk).active.txn_index.aborted() == [(7, 0, 1, 2)]
 
 
 # Epochs

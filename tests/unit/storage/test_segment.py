@@ -191,8 +191,8 @@ def test_a_cut_notices_that_the_entry_it_goes_on_from_is_wrong() -> None:
     segment = closed_segment(disk)
     position, _ = segment.find(BASE + 10) or (0, None)
     segment.activate()
-    assert segment._index is not None
-    segment._index.positions[3] += 1  # as read from a damaged file
+    assert segment._indexes is not None
+    segment._indexes.offsets.positions[3] += 1  # as read from a damaged file
     segment.truncate(position, end_offset=BASE + 10)
     assert [segment.find(offset) is not None for offset in range(BASE, BASE + 10)] == [True] * 10
     assert segment.newest_timestamp() == 1009
@@ -304,19 +304,19 @@ def test_aborted_transactions_are_added_to_the_file() -> None:
     disk = SimulatedDisk()
     segment = new_segment(disk)
     assert not disk.exists(ABORTED)
-    segment.add_aborted(FIRST)
-    segment.add_aborted(SECOND)
+    segment.txn_index.add(FIRST)
+    segment.txn_index.add(SECOND)
     assert len(content(disk, ABORTED)) == 68
-    assert Segment(OpenFiles(disk), DIRECTORY, BASE, index_interval_bytes=100).aborted() == [FIRST, SECOND]
+    assert Segment(OpenFiles(disk), DIRECTORY, BASE, index_interval_bytes=100).txn_index.aborted() == [FIRST, SECOND]
 
 
 def test_a_cut_drops_transactions_that_ended_there() -> None:
     disk = SimulatedDisk()
     segment = new_segment(disk)
-    segment.add_aborted(FIRST)
-    segment.add_aborted(SECOND)
-    segment.cut_aborted(BASE + 9)
-    assert segment.aborted() == [FIRST]
+    segment.txn_index.add(FIRST)
+    segment.txn_index.add(SECOND)
+    segment.txn_index.cut(BASE + 9)
+    assert segment.txn_index.aborted() == [FIRST]
     assert len(content(disk, ABORTED)) == 34
 
 
@@ -325,12 +325,12 @@ def test_a_crash_while_the_transaction_index_is_cut_leaves_the_old_or_the_new_on
     for seed in range(100):
         disk = SimulatedDisk(seed)
         segment = new_segment(disk)
-        segment.add_aborted(FIRST)
-        segment.add_aborted(SECOND)
+        segment.txn_index.add(FIRST)
+        segment.txn_index.add(SECOND)
         disk.open(ABORTED).sync()
         disk.sync_dir(DIRECTORY)
         disk.sync_dir("/")
-        segment.cut_aborted(BASE + 9)
+        segment.txn_index.cut(BASE + 9)
         disk.crash()
         sizes.add(len(content(disk, ABORTED)))
     assert sizes == {34}
@@ -339,10 +339,10 @@ def test_a_crash_while_the_transaction_index_is_cut_leaves_the_old_or_the_new_on
 def test_a_damaged_transaction_index_is_told_to_whoever_can_make_it_again() -> None:
     disk = SimulatedDisk()
     segment = new_segment(disk)
-    segment.add_aborted(FIRST)
+    segment.txn_index.add(FIRST)
     overwrite(disk, ABORTED, b"x" * 33)
     with pytest.raises(DamagedIndex):
-        Segment(OpenFiles(disk), DIRECTORY, BASE, index_interval_bytes=100).aborted()
+        Segment(OpenFiles(disk), DIRECTORY, BASE, index_interval_bytes=100).txn_index.aborted()
 
 
 # Damage

@@ -21,8 +21,9 @@ from barnabas.storage.compaction.output import CleanedSegment, Output, output_fi
 from barnabas.storage.compaction.transactions import Transactions
 from barnabas.storage.disk import Disk, File
 from barnabas.storage.offset_index import MAX_RELATIVE_OFFSET
+from barnabas.storage.readable_segment import SegmentGone
 from barnabas.storage.scan import BadBatch, FoundBatch, scan_batches, walk_headers
-from barnabas.storage.segment import Segment, SegmentGone
+from barnabas.storage.segment import Segment
 from barnabas.storage.txn_index import AbortedTransaction
 
 Pace: TypeAlias = Callable[[int], None]

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.core.errors import StorageError
-from barnabas.core.model import NO_OFFSET, NO_TIMESTAMP
 from barnabas.storage.compaction.filter import KeptBatch
 from barnabas.storage.disk import Disk, File
+from barnabas.storage.growing_indexes import GrowingIndexes
 from barnabas.storage.names import CLEANED, INDEX, LOG, TIME_INDEX, segment_file, swap_txn_index_file
-from barnabas.storage.offset_index import OffsetIndex
-from barnabas.storage.time_index import TimeIndex
 from barnabas.storage.txn_index import AbortedTransaction, encode_aborted
 
 _WRITE_SIZE: Final = 1024 * 1024
@@ -43,14 +41,9 @@ class CleanedSegment:
         self._directory = directory
         self.base_offset = base_offset
         self._source = source
-        self._index_interval_bytes = index_interval_bytes
+        self._indexes = GrowingIndexes(base_offset, index_interval_bytes)
         self._file: File | None = None
         self._buffer = bytearray()
-        self._index = OffsetIndex()
-        self._time_index = TimeIndex()
-        self._entry_position = 0
-        self._max_timestamp = NO_TIMESTAMP
-        self._max_timestamp_offset = NO_OFFSET
         self._names: list[str] = []
         self.size = 0
 
@@ -67,7 +60,7 @@ class CleanedSegment:
                 f"{self._path(LOG)} would grow beyond 2 GiB, which an index cannot address: the log cannot be "
                 "compacted as it is"
             )
-        self._note(header.last_offset, header.max_timestamp)
+        self._indexes.note(self.size, header.last_offset, header.max_timestamp)
         self.size += len(data)
         if self._file is not None:
             self._buffer += data
@@ -87,11 +80,10 @@ class CleanedSegment:
         assert self._file is not None
         self._write()
         self._file.sync()
-        if self._max_timestamp_offset >= 0:
-            self._time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset - self.base_offset)
+        self._indexes.complete()
         # Written here, because a segment without them would make them when it is next read, on the event loop.
-        self._write_file(self._path(INDEX), self._index.encode())
-        self._write_file(self._path(TIME_INDEX), self._time_index.encode())
+        self._write_file(self._path(INDEX), self._indexes.offsets.encode())
+        self._write_file(self._path(TIME_INDEX), self._indexes.times.encode())
         # Always there, even if empty: that it is gone is how a repeated swap knows it was put in place.
         txn_index = swap_txn_index_file(self._directory, self.base_offset, end_base_offset)
         self._write_file(txn_index, encode_aborted(aborted))
@@ -122,15 +114,6 @@ class CleanedSegment:
         file = self._create(path)
         file.write(0, data)
         file.sync()
-
-    def _note(self, last_offset: int, max_timestamp: int) -> None:
-        """Index the next batch by the same rule as `Segment` does."""
-        if max_timestamp > self._max_timestamp:
-            self._max_timestamp, self._max_timestamp_offset = max_timestamp, last_offset
-        if self.size - self._entry_position > self._index_interval_bytes:
-            self._entry_position = self.size
-            self._index.append(last_offset - self.base_offset, self.size)
-            self._time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset - self.base_offset)
 
 
 def cleaned_file(directory: str, base_offset: int, suffix: str) -> str:
