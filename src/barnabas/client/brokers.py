@@ -5,10 +5,12 @@ again while leaders move is the caller's, who knows how long there is patience. 
 """
 
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
+from uuid import UUID
 
 from barnabas.client.connection import FIND_COORDINATOR, METADATA, Connection, make
 from barnabas.client.errors import Unreachable
@@ -41,10 +43,12 @@ class ClusterBroker:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """A topic as one broker knows it; a partition that nobody leads has None."""
+    """A topic as one broker knows it; a partition that nobody leads has None. Old brokers know no topic ids."""
 
     error_code: int
     leaders: Mapping[int, ClusterBroker | None]
+    topic_id: str | None = None
+    is_internal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,8 @@ class Brokers:
         names = None if topics is None else list(topics)
 
         def request(messages: Any) -> Any:
-            wanted = None if names is None else tuple(make(messages.MetadataRequestTopic, name=each) for each in names)
+            named = [make(messages.MetadataRequestTopic, topic_id=None, name=each) for each in names or ()]
+            wanted = None if names is None else tuple(named)
             return make(
                 messages.MetadataRequest,
                 topics=wanted,
@@ -132,6 +137,8 @@ class Brokers:
             str(topic.name): TopicMetadata(
                 int(topic.error_code),
                 {int(each.partition_index): brokers.get(int(each.leader_id)) for each in topic.partitions},
+                _id_text(getattr(topic, "topic_id", None)),
+                bool(topic.is_internal),
             )
             for topic in answer.topics
         }
@@ -153,3 +160,8 @@ class Brokers:
         except Unreachable:
             connection = self.any()
             return connection.call(request(connection.messages(api_key)))
+
+
+def _id_text(topic_id: UUID | None) -> str | None:
+    """A topic id as Kafka's tools write it."""
+    return None if topic_id is None else urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()

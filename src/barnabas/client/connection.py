@@ -54,7 +54,7 @@ _SPOKEN: Final = {
     PRODUCE: (3, 8),  # written by hand, before compact strings
     FETCH: (4, 12),
     LIST_OFFSETS: (1, 7),
-    METADATA: (1, 9),
+    METADATA: (1, 12),  # from 10 on with the ids of topics
     OFFSET_COMMIT: (2, 8),
     OFFSET_FETCH: (7, 7),  # the first that waits for transactions, the last for one group
     FIND_COORDINATOR: (1, 3),  # later ones ask for many at once

@@ -10,6 +10,7 @@ from barnabas.spark.pipelines import jobs
 from barnabas.testing.embedded import EmbeddedBroker
 from tests.spark.conftest import MakeTopic
 from tests.spark.pipelines.conftest import ReadAll, ReadTable, SendJson
+from tests.spark.source.streams import wait_until
 
 if TYPE_CHECKING:
     from barnabas.client import Bus
@@ -300,29 +301,39 @@ def test_dedupe_keeps_the_first_of_each_key(
     assert sorted(record.value or b"" for record in read_all(target)) == [b"a", b"b", b"c"]
 
 
-def test_enrich_adds_the_columns_of_a_table(
+def test_enrich_adds_the_columns_of_a_table_as_it_is_at_each_batch(
     spark: Any, common: dict[str, Any], make_topic: MakeTopic, send_json: SendJson, read_all: ReadAll, tmp_path: Path
 ) -> None:
     import pyarrow as pa  # noqa: PLC0415
     from deltalake import write_deltalake  # noqa: PLC0415
 
     topic, target = make_topic(), make_topic()
-    write_deltalake(str(tmp_path / "table"), pa.table({"customer": ["c1"], "country": ["at"]}))
+    table = str(tmp_path / "table")
+    write_deltalake(table, pa.table({"customer": ["c1"], "country": ["at"]}))
     send_json(topic, [{"customer": "c1", "amount": 1.0}, {"customer": "c2", "amount": 2.0}], key="customer")
     enrich = jobs.enrich(
         topic,
-        table=str(tmp_path / "table"),
+        table=table,
         on=["customer"],
         schema="customer string, amount double",
         to_topic=target,
         **common,
     )
 
-    enrich.run(spark, once=True)
+    def rows() -> list[dict[str, Any]]:
+        return sorted((json.loads(record.value or b"") for record in read_all(target)), key=lambda row: row["amount"])
 
-    rows = {record.key: json.loads(record.value or b"") for record in read_all(target)}
-    assert rows[b"c1"] == {"customer": "c1", "amount": 1.0, "country": "at"}
-    assert rows[b"c2"] == {"customer": "c2", "amount": 2.0}
+    with enrich.start(spark):
+        wait_until(lambda: len(rows()) == 2)
+        write_deltalake(table, pa.table({"customer": ["c1", "c2"], "country": ["at", "de"]}), mode="overwrite")
+        send_json(topic, [{"customer": "c2", "amount": 3.0}], key="customer")
+        wait_until(lambda: len(rows()) == 3)
+
+    assert rows() == [
+        {"customer": "c1", "amount": 1.0, "country": "at"},
+        {"customer": "c2", "amount": 2.0},
+        {"customer": "c2", "amount": 3.0, "country": "de"},
+    ]
 
 
 def test_redrive_takes_dead_letters_back_without_their_headers(

@@ -33,7 +33,7 @@ def reached_offsets(checkpoint: str, query: str) -> Reached | None:
     found: Reached = {}
     for line in lines[2:]:  # the version, then what the batch had to know, then one line for each source
         for topic, offsets in _parsed(line).items():
-            if isinstance(offsets, dict):
+            if isinstance(offsets, dict) and offsets:
                 found.setdefault(topic, {}).update({int(each): int(offset) for each, offset in offsets.items()})
     return found
 
@@ -58,7 +58,7 @@ def records_behind(model: PipelineModel, bootstrap: str, checkpoint: str, query:
 
 def _reads(source: TopicSource, topic: str) -> bool:
     if source.pattern is not None:
-        return re.fullmatch(source.pattern, topic) is not None
+        return re.search(source.pattern, topic) is not None
     return topic == source.topic or topic in (source.topics or ())
 
 

@@ -69,7 +69,9 @@ class TopicSource(_Struct, frozen=True, kw_only=True, tag="topic", tag_field="ty
     name: ViewName
     topic: Text | None = None
     topics: Names | None = None
-    pattern: Annotated[Text, Meta(description="All topics that match this regular expression.")] | None = None
+    pattern: Annotated[Text, Meta(description="All topics in whose name this regular expression is found.")] | None = (
+        None
+    )
     bootstrap: Text | None = None
     starting_offsets: Annotated[Text, Meta(description="earliest, latest, or JSON by topic and partition.")] = (
         "earliest"
@@ -96,7 +98,11 @@ class FilesSource(_Struct, frozen=True, kw_only=True, tag="files", tag_field="ty
 
 
 class TableSource(_Struct, frozen=True, kw_only=True, tag="table", tag_field="type"):
-    """A table: to join with (it is read anew by each micro-batch's plan), or, as a stream, to replay once."""
+    """A table: to join with, or, as a stream, to replay once.
+
+    Each micro-batch is joined with what a Delta or Iceberg table has when it runs; of Parquet files, with those that
+    were there when the pipeline started.
+    """
 
     name: ViewName
     format: Literal["delta", "parquet", "iceberg"]

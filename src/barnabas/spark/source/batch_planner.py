@@ -1,23 +1,27 @@
-"""What a batch reads: partitions and offsets are looked up once, when the query is planned, and stay as they were."""
+"""How a batch is cut into tasks: by what the partitions have when Spark asks, which is once for a frame.
 
-from barnabas.spark.source.data_loss import report_loss
+What is wrong with the options is found here, before anything runs. Which offsets are read in the end is looked up by
+each task (`slices`): the frame may be used again much later.
+"""
+
 from barnabas.spark.source.options import ReadOptions
-from barnabas.spark.source.planning import OffsetRange, plan
-from barnabas.spark.source.ranges import available
-from barnabas.spark.source.resolving import check_all_there, open_lookup, resolve_end, resolve_start, select
+from barnabas.spark.source.planning import plan
+from barnabas.spark.source.ranges import batch_ranges
+from barnabas.spark.source.resolving import check_all_there, check_named, open_lookup, select
+from barnabas.spark.source.slices import Task, slice_up
 
 
-def plan_batch(options: ReadOptions) -> list[OffsetRange]:
-    """The ranges that tasks are to read."""
+def plan_batch(options: ReadOptions) -> list[Task]:
+    """The tasks of a batch; there is always one, unless the options name all offsets and there is nothing between."""
     lookup = open_lookup(options)
     try:
         keys = select(lookup, options.selection)
         check_all_there(options.selection, keys)
-        starts = resolve_start(lookup, keys, options)
-        ends = resolve_end(lookup, keys, options)
-        wanted = [OffsetRange(key, starts[key], max(ends[key], starts[key])) for key in keys]
-        ranges, losses = available(lookup, wanted)
+        for bound in (options.start, options.end):
+            check_named(keys, bound)
+        ranges = batch_ranges(lookup, keys, options)
+        topic_ids = dict(lookup.topic_ids)
     finally:
         lookup.close()
-    report_loss(losses, fail=options.fail_on_data_loss)
-    return plan(ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition)
+    planned = plan(ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition)
+    return slice_up(planned, keys, topic_ids, options)

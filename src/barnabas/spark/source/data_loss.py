@@ -1,8 +1,8 @@
 """Offsets that were to be read and are gone: found, named, and refused or skipped.
 
 Records go when a topic is deleted, when retention or DeleteRecords cut off its beginning, and when a topic was made
-anew under the same name, so that it is shorter than what was read of it. One that has grown longer than that again
-cannot be told from the old one by its offsets.
+anew under the same name: then it has another topic id, or, with brokers that have none, is shorter than what was read
+of it. What comes after the start of an open transaction is not gone: it cannot be read yet.
 """
 
 import logging
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from barnabas.core.model import TopicPartition
-from barnabas.spark.source.refusals import DataLoss
+from barnabas.spark.source.refusals import DataLoss, NotCommittedYet
 
 _log = logging.getLogger("barnabas.spark")
 
@@ -44,14 +44,59 @@ class Loss:
         return f"{self.key}: {gone}, {why}"
 
 
-def report_loss(losses: Iterable[Loss], *, fail: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class MadeAnew:
+    """A topic was deleted and created again since its offsets were noted: they were of other records."""
+
+    topic: str
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} was deleted and created again, so its offsets are those of other records"
+
+
+@dataclass(frozen=True, slots=True)
+class Backwards:
+    """A range whose end is before its start: often one that starts behind the end of its partition."""
+
+    key: TopicPartition
+    start_offset: int
+    end_offset: int
+
+    def __str__(self) -> str:
+        return f"{self.key} is to be read from offset {self.start_offset} on, and ends before it, at {self.end_offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Uncommitted:
+    """The offsets from `start_offset` up to `end_offset`, exclusive, are there, behind the start of a transaction."""
+
+    key: TopicPartition
+    start_offset: int
+    end_offset: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.key} cannot be read up to offset {self.end_offset} yet: a transaction that began at "
+            f"{self.start_offset} is open. Wait for its end, or set the option isolation.level to read_uncommitted"
+        )
+
+
+def report_loss(losses: Iterable[Loss | MadeAnew | Backwards], *, fail: bool) -> None:
     """Refuse with all that is gone, or warn of it."""
-    said = [str(loss) for loss in losses]
-    if not said:
+    found = list(losses)
+    if not found:
         return
     if fail:
-        raise DataLoss(
-            f"records were lost: {'; '.join(said)}. To go on without them, set the option failOnDataLoss to false"
-        )
-    for line in said:
-        _log.warning("skipping what was lost: %s", line)
+        what = "nothing can be read" if all(isinstance(each, Backwards) for each in found) else "records were lost"
+        said = "; ".join(str(each) for each in found)
+        raise DataLoss(f"{what}: {said}. To go on without them, set the option failOnDataLoss to false")
+    for each in found:
+        _log.warning("skipping what was lost: %s", each)
+
+
+def report_uncommitted(found: Iterable[Uncommitted], *, fail: bool) -> None:
+    """Refuse to read less than what was asked for, or warn of it."""
+    for each in found:
+        if fail:
+            raise NotCommittedYet(str(each))
+        _log.warning("%s", each)

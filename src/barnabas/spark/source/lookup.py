@@ -19,12 +19,13 @@ from barnabas.client.settings import Settings
 from barnabas.core.errors import BarnabasError
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import iter_whole_batches
-from barnabas.spark.source.offsets import Offsets
+from barnabas.spark.source.offsets import LATEST, Offsets
 
 _T = TypeVar("_T")
 
 PATIENCE_S: Final = 30.0
 _RETRY_S: Final = 0.1
+_READ_UNCOMMITTED: Final = 0
 _UNKNOWN_TOPIC: Final = 3
 _INVALID_TOPIC: Final = 17
 _SAMPLE_BYTES: Final = 64 * 1024
@@ -40,6 +41,8 @@ class Lookup:
         self._isolation = int(is_committed)
         self._patience_s = patience_s
         self._leaders: dict[TopicPartition, Address] = {}
+        self.topic_ids: dict[str, str] = {}  # of the topics that were looked for, as they were found last
+        self.internal_topics: set[str] = set()
         self._was_reached = False
 
     def close(self) -> None:
@@ -54,9 +57,15 @@ class Lookup:
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         """The offset for a time, or for EARLIEST or LATEST, of each partition; -1 where there is none.
 
-        A partition that does not exist is `UnknownTopicOrPartition`.
+        A partition that does not exist is `UnknownTopicOrPartition`. What may not be read yet, because a transaction
+        is open before it, is not there for a reader of what is committed.
         """
-        return self._trying(lambda: self._ask_offsets(wanted)) if wanted else {}
+        return self._trying(lambda: self._ask_offsets(wanted, self._isolation)) if wanted else {}
+
+    def high_watermarks(self, keys: Iterable[TopicPartition]) -> Offsets:
+        """Where partitions end, open transactions included."""
+        wanted = dict.fromkeys(keys, LATEST)
+        return self._trying(lambda: self._ask_offsets(wanted, _READ_UNCOMMITTED)) if wanted else {}
 
     def bytes_per_offset(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
         """About how much of the log one offset takes, from a look at the first batches; without those it cannot say."""
@@ -87,8 +96,13 @@ class Lookup:
         found: dict[str, list[int]] = {}
         for name, topic in self._brokers.metadata(topics).topics.items():
             if topic.error_code in (_UNKNOWN_TOPIC, _INVALID_TOPIC):
+                self.topic_ids.pop(name, None)
                 continue
             check(topic.error_code, f"read topic {name!r}")
+            if topic.topic_id is not None:
+                self.topic_ids[name] = topic.topic_id
+            if topic.is_internal:
+                self.internal_topics.add(name)
             found[name] = sorted(topic.leaders)
             for id_, leader in topic.leaders.items():
                 if leader is None:
@@ -97,7 +111,7 @@ class Lookup:
                     self._leaders[TopicPartition(name, id_)] = leader.address
         return found
 
-    def _ask_offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+    def _ask_offsets(self, wanted: Mapping[TopicPartition, int], isolation: int) -> Offsets:
         found: Offsets = {}
         for leader, keys in self._by_leader(wanted).items():
             connection = self._brokers.at(leader)
@@ -112,7 +126,7 @@ class Lookup:
                 )
                 for topic, of_topic in _by_topic(keys).items()
             )
-            request = make(messages.ListOffsetsRequest, replica_id=-1, isolation_level=self._isolation, topics=topics)
+            request = make(messages.ListOffsetsRequest, replica_id=-1, isolation_level=isolation, topics=topics)
             for topic in connection.call(request).topics:
                 for each in topic.partitions:
                     key = TopicPartition(str(topic.name), int(each.partition_index))

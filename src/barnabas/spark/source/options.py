@@ -3,7 +3,7 @@
 | option | meaning | default |
 |---|---|---|
 | `kafka.bootstrap.servers`, short `bootstrap` | brokers to ask first, `host:port,...` | required |
-| `subscribe`, `subscribePattern`, `assign` | topics; a regular expression; `{"topic": [0, 1]}` | one is required |
+| `subscribe`, `subscribePattern`, `assign` | topics; a pattern found in names; `{"topic": [0, 1]}` | required |
 | `startingOffsets` | `earliest`, `latest` or `{"topic": {"0": 23, "1": -2}}` | earliest; a stream: latest |
 | `startingTimestamp` | milliseconds since 1970, for all partitions | |
 | `startingOffsetsByTimestamp` | `{"topic": {"0": 1700000000000}}` | |
@@ -97,7 +97,7 @@ _TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which partitions are read: those of topics, of all topics a pattern matches as a whole, or just these."""
+    """Which partitions are read: those of topics, of all topics in whose name a pattern is found, or just these."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None

@@ -1,4 +1,4 @@
-"""A batch read, as Spark calls it. What is read is decided in `batch_planner`."""
+"""A batch read, as Spark calls it. `batch_planner` cuts it into tasks, `slices` says what a task reads."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,9 +7,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from barnabas.spark.source.options import ReadOptions
-from barnabas.spark.source.planning import RangesPartition
 from barnabas.spark.source.refusals import plain_refusals
 from barnabas.spark.source.rows import RowLayout, check_schema
+from barnabas.spark.source.slices import TaskPartition, bind
 
 
 class BatchReader(DataSourceReader):
@@ -24,12 +24,13 @@ class BatchReader(DataSourceReader):
         from barnabas.spark.source.batch_planner import plan_batch
 
         with plain_refusals():
-            return [RangesPartition([each]) for each in plan_batch(self._options)]
+            return [TaskPartition(each) for each in plan_batch(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        if not isinstance(partition, RangesPartition):  # Spark's stand-in where there is nothing to read
+        if not isinstance(partition, TaskPartition):  # Spark's stand-in where there is nothing to read
             return
         from barnabas.spark.source.fetching import read_ranges
 
         with plain_refusals():
-            yield from read_ranges(self._options, partition.ranges, RowLayout(self._schema))
+            ranges = bind(self._options, partition.task)
+            yield from read_ranges(self._options, ranges, RowLayout(self._schema))

@@ -33,6 +33,12 @@ class DataLoss(BarnabasError):
     kafka_code = 1
 
 
+class NotCommittedYet(BarnabasError):
+    """Records that were to be read are behind the start of a transaction that is open."""
+
+    kafka_code = 78  # OFFSET_NOT_AVAILABLE
+
+
 @contextmanager
 def plain_refusals() -> Iterator[None]:
     """Let a refusal out of a Spark worker without its traceback."""

@@ -1,7 +1,7 @@
 """What a query's options come to on a cluster: the partitions they select, the offsets they start and end at."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
@@ -23,10 +23,11 @@ def select(lookup: Lookup, selection: Selection) -> list[TopicPartition]:
     if selection.pattern is None:
         there = lookup.partitions(selection.topics)
     else:
-        # A pattern is for the whole name, as Java's is in Spark's source. The cluster's own topics are not data.
-        matches = re.compile(selection.pattern).fullmatch
+        # A pattern need only be found in a name, as in Spark's source. The cluster's own topics are not data.
+        is_found = re.compile(selection.pattern).search
         everything = lookup.partitions(None)
-        there = {name: ids for name, ids in everything.items() if matches(name) and not name.startswith("__")}
+        internal = lookup.internal_topics
+        there = {name: ids for name, ids in everything.items() if is_found(name) and name not in internal}
     return [TopicPartition(name, id_) for name in sorted(there) for id_ in there[name]]
 
 
@@ -68,17 +69,21 @@ def _resolve(lookup: Lookup, keys: list[TopicPartition], bound: Bound) -> Offset
     if bound.timestamp_ms is not None:
         return lookup.offsets(dict.fromkeys(keys, bound.timestamp_ms))
     if bound.timestamps_ms:
-        return lookup.offsets(_of_each(keys, bound.timestamps_ms, bound.option))
-    said = _of_each(keys, bound.offsets, bound.option)
+        return lookup.offsets({key: bound.timestamps_ms[key] for key in keys})
+    said = {key: bound.offsets[key] for key in keys}
     named = {key: offset for key, offset in said.items() if offset in (EARLIEST, LATEST)}
     return said | lookup.offsets(named)
 
 
-def _of_each(keys: list[TopicPartition], said: Mapping[TopicPartition, int], option: str) -> Offsets:
+def check_named(keys: Iterable[TopicPartition], bound: Bound) -> None:
+    """Refuse a bound that names partitions, and not all that are read, or others."""
+    said = bound.offsets or bound.timestamps_ms
+    if not said:
+        return
+    read = set(keys)
     for key in sorted(said):
-        if key not in keys:
-            raise InvalidOption(f"option {option!r} names {key}, which does not exist or is not read")
-    for key in keys:
+        if key not in read:
+            raise InvalidOption(f"option {bound.option!r} names {key}, which does not exist or is not read")
+    for key in sorted(read):
         if key not in said:
-            raise InvalidOption(f"option {option!r} says nothing of {key}: name every partition that is read")
-    return {key: said[key] for key in keys}
+            raise InvalidOption(f"option {bound.option!r} says nothing of {key}: name every partition that is read")

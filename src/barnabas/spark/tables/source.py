@@ -83,18 +83,29 @@ class FilesWritten(WriterCommitMessage):
     files: list[WrittenFile]
 
 
+class NewestVersion(InputPartition):
+    """All files of the version that is the newest when the task runs."""
+
+
 class TableReader(DataSourceReader):
-    """The table as it is when the plan is made."""
+    """The table as it is when a job runs, or at the version that was asked for.
+
+    Spark plans a frame once, for all jobs that it is used in: what is the newest version is left to the task. There is
+    one task, because several would not agree on it while somebody writes.
+    """
 
     def __init__(self, settings: TableSettings, schema: StructType) -> None:
         self._settings = settings
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        return _list_files(self._settings)
+        files = _list_files(self._settings)  # what cannot be read is refused before anything runs
+        return [NewestVersion(None)] if self._settings.version is None else files
 
     def read(self, partition: InputPartition | None) -> Iterator["pa.RecordBatch"]:
-        return _read(self._settings, self._schema, partition)
+        files = _list_files(self._settings) if isinstance(partition, NewestVersion) else [partition]
+        for each in files:
+            yield from _read(self._settings, self._schema, each)
 
 
 class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
