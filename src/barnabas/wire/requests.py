@@ -1,7 +1,8 @@
 """Reading a request by its kio schema, which is loaded when it is first asked for.
 
 A handler is written once for all versions: it takes the request's kio entity, whatever its version, and reads a field
-that not every version has by ``getattr`` with the default that the protocol gives it.
+that not every version has by ``getattr`` with the default that the protocol gives it. Where an array is of entities
+with nothing but numbers, those are named tuples with the same fields, which take a tenth of the time.
 
 kio has a reader of its own, which cannot be let near a stranger's bytes (0.6.5): it reserves memory for as many
 elements as an array claims to have, and a claim of four billion, which takes five bytes, ends the process; and it
@@ -23,10 +24,12 @@ from kio.index import load_request_schema
 from barnabas.core.records.batch import Buffer
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.frame import MAX_STRING_BYTES, MAX_TAGGED_FIELDS, RequestHeader, read_uvarint
+from barnabas.wire.number_rows import NumberRow, number_row
 from barnabas.wire.schema import FORMATS, take_apart
 
 MAX_ELEMENTS: Final = 100_000  # of all arrays of a request together: far more than a client asks for at once
 ELEMENTS_PER_STEP: Final = 100  # of arrays, of which each takes some microseconds
+_ROWS_PER_STEP: Final = 1000  # of numbers, of which one is read in a fraction of a microsecond
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _PLAIN_NUMBERS: Final = ("int8", "int16", "int32", "int64")  # an array of which is read in one go
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -153,6 +156,10 @@ def _entity_steps(entity: Any) -> _ReadSteps | None:
 
 def _field_steps(field: "Field[Any]", *, is_flexible: bool) -> _ReadSteps | None:
     inner, is_nullable, is_array = take_apart(field.type)
+    row = _row_of(inner) if is_array else None
+    if row is not None:
+        in_steps = _rows_in_steps(row)
+        return in_steps if is_nullable else _not_null_steps(in_steps, field.name)
     if is_dataclass(inner):
         read, steps = _entity(inner), _entity_steps(inner)  # type: ignore[arg-type]
         if not is_array:
@@ -188,6 +195,9 @@ def _read_tagged(body: _Body, position: int, known: dict[int, tuple[str, _Read]]
 def _field(field: "Field[Any]", *, is_flexible: bool) -> _Read:
     inner, is_nullable, is_array = take_apart(field.type)
     is_tagged = "tag" in field.metadata
+    row = _row_of(inner) if is_array else None
+    if row is not None:
+        return _rows(row) if is_nullable else _not_null(_rows(row), field.name)
     if is_dataclass(inner):
         read = _entity(inner)  # type: ignore[arg-type]
         if not is_array:
@@ -296,7 +306,7 @@ def _array_steps(read: _Read, steps: _ReadSteps | None, *, is_flexible: bool) ->
             return None, position
         elements = []
         for _ in range(count):
-            if body.left_in_step == 0:
+            if body.left_in_step <= 0:
                 yield
                 body.left_in_step = ELEMENTS_PER_STEP
             body.left_in_step -= 1
@@ -305,6 +315,55 @@ def _array_steps(read: _Read, steps: _ReadSteps | None, *, is_flexible: bool) ->
         return tuple(elements), position
 
     return read_array
+
+
+def _row_of(inner: Any) -> NumberRow | None:
+    return number_row(inner) if is_dataclass(inner) else None  # type: ignore[arg-type]
+
+
+def _rows(row: NumberRow) -> _Read:
+    """An array of entities that are nothing but numbers."""
+
+    def read_array(body: _Body, position: int) -> tuple[Any, int]:
+        count, position = _read_count(body, position, is_flexible=row.is_flexible)
+        if count < 0:
+            return None, position
+        found, position = _read_rows(body, position, row, count)
+        return tuple(found), position
+
+    return read_array
+
+
+def _rows_in_steps(row: NumberRow) -> _ReadSteps:
+    def read_array(body: _Body, position: int) -> Generator[None, None, tuple[Any, int]]:
+        count, position = _read_count(body, position, is_flexible=row.is_flexible)
+        if count < 0:
+            return None, position
+        rows: list[Any] = []
+        while len(rows) < count:
+            if body.left_in_step <= 0:
+                yield
+                body.left_in_step = ELEMENTS_PER_STEP
+            found, position = _read_rows(body, position, row, min(count - len(rows), _ROWS_PER_STEP))
+            body.left_in_step -= 1 + len(found) * ELEMENTS_PER_STEP // _ROWS_PER_STEP
+            rows += found
+        return tuple(rows), position
+
+    return read_array
+
+
+def _read_rows(body: _Body, position: int, row: NumberRow, count: int) -> tuple[list[Any], int]:
+    stop = position + count * row.row.size
+    found = row.unpack(body.data[position:stop]) if stop <= body.end else None
+    if found is not None:
+        return found, stop
+    found = []
+    for _ in range(count):
+        found.append(row.kind._make(row.numbers.unpack_from(body.data, position)))
+        position += row.numbers.size
+        if row.is_flexible:
+            position = _read_tagged(body, position, {}, {})
+    return found, position
 
 
 def _number_array(layout: str, *, is_flexible: bool) -> _Read:

@@ -97,9 +97,10 @@ def decode_response(api: Api, version: int, data: bytes) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """An entity as the mapping that a handler returns."""
-    if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    """An entity, or a row of numbers, as the mapping that a handler returns."""
+    if is_dataclass(value) or hasattr(value, "_fields"):
+        names = [field.name for field in fields(value)] if is_dataclass(value) else value._fields
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, tuple):
         return [plain(each) for each in value]
     if isinstance(value, ErrorCode):

@@ -236,6 +236,8 @@ class ProducerStates:
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The first offset that `read_committed` may not see yet for lack of a replicated marker."""
+        if not self.open_transactions and not self._unreplicated:
+            return None
         self._unreplicated = [txn for txn in self._unreplicated if txn.last_offset >= high_watermark]
         candidates = [next(iter(self.open_transactions))] if self.open_transactions else []
         candidates += [txn.first_offset for txn in self._unreplicated]

@@ -22,6 +22,9 @@ MAX_CALLS = 12_000
 MAX_CREATING_CALLS = 50_000
 """Where a hundred topics are created in one commit, which is one step."""
 
+MAX_CALLS_FOR_AN_END = 40
+"""A reader of thousands of partitions asks where they end many times a second."""
+
 MANY = 6000
 TOPIC = "wide"
 NAMES = [f"name-{number}" for number in range(MANY)]
@@ -176,5 +179,19 @@ def test_a_long_request_gives_the_loop_back_again_and_again(name: str) -> None:
 
         assert held.longest < (MAX_CREATING_CALLS if "creates" in name else MAX_CALLS)
         assert held.turns > 1
+
+    run(scenario)
+
+
+def test_the_end_of_a_partition_among_thousands_is_found_in_few_calls() -> None:
+    key, version, values = REQUESTS["ListOffsets"]
+
+    async def scenario(broker: Broker) -> None:
+        await create(broker, TOPIC, MANY)
+        frame = frame_of(APIS[key], version, encode(build(load_request_schema(key, version), values)))
+
+        _, held = await held_by(lambda: Caller(broker).send(frame).bytes())
+
+        assert held.calls / MANY < MAX_CALLS_FOR_AN_END
 
     run(scenario)

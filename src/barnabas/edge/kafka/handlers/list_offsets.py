@@ -3,15 +3,14 @@
 Differs from Kafka: whoever asks, a replica or a debugging consumer included, is told of what consumers may read.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.core.errors import BarnabasError, InvalidRequest
 from barnabas.core.model import NO_EPOCH
 from barnabas.edge.kafka.asked import Asked
 from barnabas.runtime.partition import Partition
-from barnabas.runtime.turns import in_turns, pieces
+from barnabas.runtime.turns import next_turn, pieces
 from barnabas.services.broker import Broker
 from barnabas.services.fetch import check_leader_epoch
 from barnabas.services.offsets import (
@@ -30,6 +29,9 @@ from barnabas.storage.lookup import TimedOffset
 from barnabas.wire.errors import UnsupportedVersion
 from barnabas.wire.responses import Values
 
+PER_TURN: Final = 250
+"""Partitions in one turn, of which each takes a microsecond or two."""
+
 _READ_COMMITTED: Final = 1
 _FROM_VERSION: Final = {
     LATEST: 1,
@@ -47,42 +49,69 @@ Outcome = TimedOffset | BarnabasError
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
     """See the module."""
     is_committed = getattr(request, "isolation_level", 0) == _READ_COMMITTED
-    counts: Counter[Key] = Counter()
-    async for topic, each in in_turns(_places(request)):
-        counts[topic.name, each.partition_index] += 1
-    ends = [_asked_for_end(broker, topic.name, each) async for topic, each in in_turns(_places(request))]
-    await wait_synced(each for each in ends if each is not None)
+    twice = await _wait_for_ends(broker, request)
     outcomes: dict[Key, Outcome] = {}
     lookups: dict[Key, Lookup] = {}
-    async for topic, wanted in in_turns(_places(request)):
-        key = (topic.name, wanted.partition_index)
-        try:
-            if counts[key] > 1:
-                raise InvalidRequest(f"partition {wanted.partition_index} of '{topic.name}' is asked for twice")
-            found = _find(broker, key, wanted, version=asked.version, is_committed=is_committed)
-        except BarnabasError as error:
-            outcomes[key] = error.with_traceback(None)  # which would keep this very frame, and all that is in it
-        else:
-            if isinstance(found, TimedOffset):
-                outcomes[key] = found
-            else:
+    async for name, partitions in _in_pieces(request):
+        for wanted in partitions:
+            key = (name, wanted.partition_index)
+            try:
+                if key in twice:
+                    raise InvalidRequest(f"partition {wanted.partition_index} of '{name}' is asked for twice")
+                found = _find(broker, key, wanted, version=asked.version, is_committed=is_committed)
+            except BarnabasError as error:
+                outcomes[key] = error.with_traceback(None)  # which would keep this very frame, and all that is in it
+                continue
+            if not isinstance(found, TimedOffset):
                 lookups[key] = found
+                found = NOT_FOUND  # in its place until it was looked up
+            outcomes[key] = found
     async for keys in pieces(list(lookups)):
         outcomes.update(await _look_all(broker, {key: lookups[key] for key in keys}))
-    return {"throttle_time": 0, "topics": await _topics(counts, outcomes)}
+    return {"throttle_time": 0, "topics": await _topics(outcomes)}
 
 
-def _places(request: Any) -> Iterator[tuple[Any, Any]]:
-    return ((topic, each) for topic in request.topics for each in topic.partitions)
+async def _in_pieces(request: Any) -> AsyncIterator[tuple[str, Sequence[Any]]]:
+    """All partitions with the name of their topic, some of them in each turn."""
+    left = PER_TURN
+    for topic in request.topics:
+        left -= 1
+        at = 0
+        while at < len(topic.partitions):
+            if left <= 0:
+                await next_turn()
+                left = PER_TURN
+            piece = topic.partitions[at : at + left]
+            yield topic.name, piece
+            at += len(piece)
+            left -= len(piece)
 
 
-def _asked_for_end(broker: Broker, topic: str, wanted: Any) -> Partition | None:
-    """A partition of which more than the beginning is asked for, if it has what is being synced: that may be it."""
-    if wanted.timestamp < NEWEST_TIMESTAMP or wanted.timestamp == EARLIEST:
-        return None
-    served = broker.served.by_name.get(topic)
-    partition = None if served is None else served.partitions.get(wanted.partition_index)
-    return partition if partition is not None and partition.is_behind else None
+async def _wait_for_ends(broker: Broker, request: Any) -> set[Key]:
+    """Wait for what is being synced where more than the beginning is asked for: that may be it. Says who is asked for
+    more than once.
+    """
+    seen: set[Key] = set()
+    twice: set[Key] = set()
+    behind: list[Partition] = []
+    async for name, wanted in _in_pieces(request):
+        served = broker.served.by_name.get(name)
+        there = {} if served is None else served.partitions
+        for each in wanted:
+            key = (name, each.partition_index)
+            if key in seen:
+                twice.add(key)
+            seen.add(key)
+            partition = there.get(each.partition_index)
+            if partition is not None and partition.is_behind and _is_end(each.timestamp):
+                behind.append(partition)
+    if behind:
+        await wait_synced(behind)
+    return twice
+
+
+def _is_end(timestamp: int) -> bool:
+    return timestamp >= NEWEST_TIMESTAMP and timestamp != EARLIEST
 
 
 def _find(broker: Broker, key: Key, wanted: Any, *, version: int, is_committed: bool) -> TimedOffset | Lookup:
@@ -104,11 +133,12 @@ def _look(lookup: Lookup) -> Outcome:
         return error.with_traceback(None)
 
 
-async def _topics(keys: Counter[Key], outcomes: dict[Key, Outcome]) -> list[Values]:
+async def _topics(outcomes: dict[Key, Outcome]) -> list[Values]:
     """The answers by topic, in the order of the request."""
     partitions: dict[str, list[Values]] = {}
-    async for name, index in in_turns(keys):
-        partitions.setdefault(name, []).append(_partition(index, outcomes[name, index]))
+    async for keys in pieces(list(outcomes), per_turn=PER_TURN):
+        for name, index in keys:
+            partitions.setdefault(name, []).append(_partition(index, outcomes[name, index]))
     return [{"name": name, "partitions": answers} for name, answers in partitions.items()]
 
 
