@@ -1,7 +1,8 @@
 """One Spark session and one broker for all tests here that want one; topics are named apart.
 
-A JVM takes seconds to start and a core while it does: all of these tests run in one process, also under xdist
-(`--dist loadgroup`), so there is one.
+A JVM takes seconds to start and a core while it does: all tests that use the session run in one process, also under
+xdist (`--dist loadgroup`), so there is one. So do those of each server that tests share. What starts Sparks of its own,
+or none, runs beside them.
 """
 
 import itertools
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.client import Bus
 
 HERE = Path(__file__).parent
+SHARED = ("spark", "remote")  # fixtures that start a JVM
 MakeTopic = Callable[..., str]
 
 _numbers = itertools.count()
@@ -29,8 +31,9 @@ QUICK = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        shared = set(SHARED).intersection(getattr(item, "fixturenames", ()))
+        if item.path.is_relative_to(HERE) and shared:
+            item.add_marker(pytest.mark.xdist_group(shared.pop()))
 
 
 @pytest.fixture(scope="session")
