@@ -6,10 +6,11 @@ import sys
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from barnabas.client import Bus
 from tests.spark.conftest import MakeTopic
-from tests.spark.source.streams import batch, numbered, produce
+from tests.spark.source.streams import WAIT_S, batch, numbered, produce
 
 
 def offsets(frame: Any) -> list[tuple[int, int]]:
@@ -131,3 +132,49 @@ def test_what_was_deleted_is_lost(spark: Any, bootstrap: str, client: Bus, topic
     beyond = {"endingOffsets": json.dumps({topic: {"0": 20}})}
     with pytest.raises(Exception, match=f"{topic}-0: offsets 10 to 19 are gone, it ends at 10 now"):
         batch(spark, bootstrap, topic, **beyond).collect()
+
+
+def test_a_range_that_starts_behind_its_end_is_refused_or_empty(spark: Any, bootstrap: str, topic: str) -> None:
+    start = 1_700_000_000_000
+    produce(bootstrap, topic, [(None, b"v", None, start + 1000 * at) for at in range(10)])
+
+    beyond = {"startingOffsets": json.dumps({topic: {"0": 20}})}
+    before = {"startingTimestamp": start + 6000, "endingTimestamp": start + 2000}
+    for wanted, ends_at in ((beyond, "20 on, and ends before it, at 10"), (before, "6 on, and ends before it, at 2")):
+        with pytest.raises(Exception, match=f"{topic}-0 is to be read from offset {ends_at}"):
+            batch(spark, bootstrap, topic, **wanted).collect()
+        assert offsets(batch(spark, bootstrap, topic, failOnDataLoss=False, **wanted)) == []
+
+
+def test_what_an_open_transaction_holds_back_is_not_lost(spark: Any, bootstrap: str, topic: str) -> None:
+    produce(bootstrap, topic, numbered(3))
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"tx-{topic}"})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"open")
+    producer.flush(WAIT_S)
+    wanted = {"endingOffsets": json.dumps({topic: {"0": 4}})}
+
+    with pytest.raises(Exception, match="cannot be read up to offset 4 yet: a transaction that began at 3 is open"):
+        batch(spark, bootstrap, topic, **wanted).collect()
+    assert offsets(batch(spark, bootstrap, topic, failOnDataLoss=False, **wanted)) == [(0, 0), (0, 1), (0, 2)]
+    assert offsets(batch(spark, bootstrap, topic, startingOffsets=json.dumps({topic: {"0": 4}}))) == []
+    producer.commit_transaction(WAIT_S)
+    assert offsets(batch(spark, bootstrap, topic, **wanted)) == [(0, 0), (0, 1), (0, 2), (0, 3)]
+
+
+def test_offsets_that_were_named_for_a_topic_are_not_those_of_the_next_of_that_name(
+    spark: Any, bootstrap: str, client: Bus, topic: str
+) -> None:
+    produce(bootstrap, topic, numbered(5))
+    wanted = {"startingOffsets": json.dumps({topic: {"0": 2}})}
+    frame = batch(spark, bootstrap, topic, **wanted)
+    lenient = batch(spark, bootstrap, topic, failOnDataLoss=False, **wanted)
+    assert (frame.count(), lenient.count()) == (3, 3)
+    client.delete_topic(topic)
+    client.create_topic(topic, partitions=1)
+    produce(bootstrap, topic, numbered(9))
+
+    with pytest.raises(Exception, match=f"records were lost: topic '{topic}' was deleted and created again"):
+        frame.count()
+    assert lenient.count() == 7

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from barnabas.core.model import TopicPartition
 from barnabas.spark.source.data_loss import Loss
+from barnabas.spark.source.data_source import BarnabasDataSource
 from barnabas.spark.source.limits import share_bytes, share_offsets
-from barnabas.spark.source.offsets import from_json, to_json
+from barnabas.spark.source.offsets import Position, from_json, to_json
 from barnabas.spark.source.options import parse_options
 from barnabas.spark.source.planning import OffsetRange, plan, together
 from barnabas.spark.source.refusals import InvalidOption
+from barnabas.spark.source.rows import row_schema
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 KEYS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
@@ -116,6 +118,46 @@ def test_offsets_are_written_as_spark_writes_them_and_in_one_order() -> None:
 
     assert json.dumps(to_json(offsets)) == '{"a": {"9": 3, "10": 2}, "b": {"0": 1}}'
     assert from_json(to_json(offsets)) == offsets
+
+
+def test_topic_ids_are_written_where_spark_reads_no_offsets() -> None:
+    position = Position({TopicPartition("b", 0): 1, TopicPartition("a", 0): 2}, {"a": "x-1_", "b": "y"})
+
+    written = position.to_json()
+
+    assert json.dumps(written) == '{"a": {"0": 2}, "b": {"0": 1}, "a@x-1_": {}, "b@y": {}}'
+    assert Position.from_json(written) == position
+    assert from_json(written) == position.offsets
+
+
+WRONG_FOR_A_STREAM = {
+    "endingOffsets": "latest",
+    "endingTimestamp": "1",
+    "endingOffsetsByTimestamp": '{"t": {"0": 1}}',
+    "startingOffsets": "first",
+    "maxOffsetsPerTrigger": "0",
+    "group": " ",
+    "kafka.auto.offset.reset": "latest",
+    "failOnDataLoss": "maybe",
+}
+
+
+@pytest.mark.parametrize("option", WRONG_FOR_A_STREAM)
+def test_what_is_wrong_for_a_stream_is_said_when_spark_asks_and_not_when_it_makes_a_reader(option: str) -> None:
+    source = BarnabasDataSource({**BASE, option: WRONG_FOR_A_STREAM[option]})
+
+    reader: Any = source.streamReader(row_schema(include_headers=False))
+
+    calls = [reader.initialOffset, reader.getDefaultReadLimit, reader.prepareForTriggerAvailableNow]
+    for call in (*calls, lambda: reader.latestOffset({}, None), lambda: reader.partitions({}, {})):
+        with pytest.raises(InvalidOption, match=f"option '{option}'"):
+            call()
+
+
+@pytest.mark.parametrize("option", ["maxOffsetsPerTrigger", "maxRowsPerTrigger", "minOffsetsPerTrigger", "group"])
+def test_what_is_for_a_stream_is_refused_in_a_batch(option: str) -> None:
+    with pytest.raises(InvalidOption, match=f"option '{option}' is for a stream, and this is a batch read"):
+        parse("batch", **{option: "5"})
 
 
 @given(COUNTS, st.integers(1, 20_000))

@@ -41,6 +41,13 @@ def test_bad_options_are_refused_by_the_driver(
     assert expected in said(refusal)
 
 
+def test_an_option_that_is_wrong_for_a_stream_is_refused(spark: Any, bootstrap: str, tmp_path: Path) -> None:
+    with pytest.raises(PySparkException) as refusal:
+        run_available(stream(spark, bootstrap, "t", endingOffsets="latest"), tmp_path)
+
+    assert "option 'endingOffsets' is for a batch read, and this is a stream" in said(refusal)
+
+
 def test_a_topic_that_does_not_exist_is_refused(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     with pytest.raises(PySparkException) as of_batch:
         batch(spark, bootstrap, "no-such-topic").collect()

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from barnabas.client import Bus, KeysMove
 from tests.spark.conftest import MakeTopic
-from tests.spark.source.streams import numbered, produce, run_available, start, stream, wait_until
+from tests.spark.source.streams import WAIT_S, numbered, produce, run_available, start, stream, wait_until
 
 
 def fill(bootstrap: str, topic: str, *counts: int) -> None:
@@ -32,7 +33,10 @@ def test_all_there_is_is_read_once_and_a_restart_goes_on_where_it_ended(
     assert second.places == [(topic, 1, at) for at in range(3, 7)]
     assert third.rows == []
     newest = max((tmp_path / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
-    assert json.loads(newest.read_text().splitlines()[-1]) == {topic: {"0": 5, "1": 7}}
+    written = json.loads(newest.read_text().splitlines()[-1])
+    (id_,) = written.keys() - {topic}
+    assert written == {topic: {"0": 5, "1": 7}, id_: {}}
+    assert id_.startswith(f"{topic}@")
 
 
 def test_batches_are_limited_by_offsets_and_shared_among_partitions(
@@ -148,12 +152,49 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning_if_data_may_be_lo
     run_available(stream(spark, bootstrap, topic), tmp_path)
     client.delete_topic(topic)
     client.create_topic(topic, partitions=1)
-    produce(bootstrap, topic, numbered(4))
+    produce(bootstrap, topic, numbered(12))  # its offsets alone would not tell
 
-    with pytest.raises(Exception, match=f"{topic}-0: offsets 4 to 9 are gone, it ends at 4 now"):
+    with pytest.raises(Exception, match=f"records were lost: topic '{topic}' was deleted and created again"):
         run_available(stream(spark, bootstrap, topic), tmp_path)
     read = run_available(stream(spark, bootstrap, topic, failOnDataLoss=False), tmp_path)
     again = run_available(stream(spark, bootstrap, topic, failOnDataLoss=False), tmp_path)
 
-    assert read.places == [(topic, 0, at) for at in range(4)]
+    assert read.places == [(topic, 0, at) for at in range(12)]
     assert again.rows == []
+
+
+def test_a_checkpoint_without_topic_ids_goes_on(spark: Any, bootstrap: str, topic: str, tmp_path: Path) -> None:
+    """As older versions wrote them, and Spark's own source does."""
+    produce(bootstrap, topic, numbered(3))
+    run_available(stream(spark, bootstrap, topic), tmp_path)
+    (offsets,) = (tmp_path / "offsets").glob("0")
+    *before, _ = offsets.read_text().splitlines()
+    offsets.write_text("\n".join([*before, json.dumps({topic: {"0": 3}})]))
+    (tmp_path / "offsets" / ".0.crc").unlink(missing_ok=True)
+
+    idle = run_available(stream(spark, bootstrap, topic), tmp_path)
+    produce(bootstrap, topic, numbered(2))
+    read = run_available(stream(spark, bootstrap, topic), tmp_path)
+
+    assert idle.batches == []
+    assert read.places == [(topic, 0, 3), (topic, 0, 4)]
+
+
+def test_a_stream_waits_behind_an_open_transaction(spark: Any, bootstrap: str, topic: str, tmp_path: Path) -> None:
+    """One that has read what was not committed, and then reads only what is."""
+    produce(bootstrap, topic, numbered(2))
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"tx-{topic}"})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"open")
+    producer.flush(WAIT_S)
+    dirty = run_available(stream(spark, bootstrap, topic, isolation__level="read_uncommitted"), tmp_path)
+
+    waiting = run_available(stream(spark, bootstrap, topic), tmp_path)
+    producer.commit_transaction(WAIT_S)
+    produce(bootstrap, topic, numbered(1))
+    read = run_available(stream(spark, bootstrap, topic), tmp_path)
+
+    assert [row.offset for row in dirty.rows] == [0, 1, 2]
+    assert waiting.rows == []
+    assert [row.offset for row in read.rows] == [4]

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from barnabas.core.errors import BarnabasError
 from barnabas.spark.source.options import parse_options
 from barnabas.spark.source.refusals import plain_refusals
 
@@ -37,10 +38,12 @@ class BarnabasDataSource(DataSource):
             return BatchReader(parse_options(self.options, "batch"), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        from barnabas.spark.source.stream_reader import StreamReader
+        from barnabas.spark.source.stream_reader import RefusedStream, StreamReader
 
-        with plain_refusals():
+        try:
             return StreamReader(parse_options(self.options, "stream"), schema)
+        except BarnabasError as refusal:
+            return RefusedStream(refusal)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from barnabas.spark import sink

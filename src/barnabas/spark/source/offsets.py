@@ -2,17 +2,23 @@
 
 `{"orders": {"0": 120, "1": 99}}`: in checkpoints, in a query's progress and in the options `startingOffsets` and
 `endingOffsets`, where -2 stands for the earliest and -1 for the latest offset.
+
+A checkpoint also has the ids of the topics, so that one which was made anew is told from the old: `"orders@ID": {}`. No
+topic can have such a name, and without partitions it says nothing to Spark's own source, which reads it as well.
 """
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Final, Self, TypeAlias
 
 from barnabas.core.model import TopicPartition
 from barnabas.spark.source.refusals import InvalidOption
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+
+_ID_MARK: Final = "@"  # in no topic's name
 
 Offsets: TypeAlias = dict[TopicPartition, int]
 Json: TypeAlias = dict[str, dict[str, int]]
@@ -24,6 +30,23 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
     for key in sorted(offsets):
         found.setdefault(key.topic, {})[str(key.partition)] = offsets[key]
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a stream is: offsets, and the ids of their topics as far as they are known."""
+
+    offsets: Offsets
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> Json:
+        ids: Json = {f"{topic}{_ID_MARK}{self.topic_ids[topic]}": {} for topic in sorted(self.topic_ids)}
+        return to_json(self.offsets) | ids
+
+    @classmethod
+    def from_json(cls, written: Json) -> Self:
+        named = (topic.partition(_ID_MARK) for topic in written if _ID_MARK in topic)
+        return cls(from_json(written), {topic: topic_id for topic, _, topic_id in named})
 
 
 def from_json(written: Mapping[str, Mapping[str, int]]) -> Offsets:

@@ -8,7 +8,7 @@ What is decided is in `stream_planner`; here is what Spark calls.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -21,7 +21,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from barnabas.spark.source.offsets import Json, from_json, to_json
+from barnabas.core.errors import BarnabasError
+from barnabas.spark.source.offsets import Json, Position, to_json
 from barnabas.spark.source.options import ReadOptions
 from barnabas.spark.source.planning import RangesPartition
 from barnabas.spark.source.refusals import plain_refusals
@@ -42,7 +43,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name, as those below
         with plain_refusals():
-            return to_json(self._decider().initial())
+            return self._decider().initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Spark can be told of one limit only: it is the sign that ours are to be kept, all of them."""
@@ -55,8 +56,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         with plain_refusals():
-            end = self._decider().next_end(from_json(start), is_limited=not isinstance(limit, ReadAllAvailable))
-            return to_json(end)
+            reached = Position.from_json(start)
+            end = self._decider().next_end(reached, is_limited=not isinstance(limit, ReadAllAvailable))
+            # Spark compares offsets as text: where nothing is new, a checkpoint of Spark's own source stays as it is.
+            return start if end == reached else end.to_json()
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
         with plain_refusals():
@@ -68,7 +71,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         with plain_refusals():
-            return [RangesPartition(each) for each in self._decider().tasks(from_json(start), from_json(end))]
+            tasks = self._decider().tasks(Position.from_json(start), Position.from_json(end))
+            return [RangesPartition(each) for each in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not isinstance(partition, RangesPartition):
@@ -89,3 +93,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
             self._driver = StreamPlanner(self._options)
         return self._driver
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """In the place of a reader that was refused: says why as soon as Spark asks it for something.
+
+    What is raised while Spark makes a reader is lost: its user would be told of an `UnboundLocalError`.
+    """
+
+    def __init__(self, refusal: BarnabasError) -> None:
+        self._refusal = refusal
+
+    def initialOffset(self) -> Json:  # noqa: N802
+        return self._refuse()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return self._refuse()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802, ARG002
+        return self._refuse()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._refuse()
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:  # noqa: ARG002
+        return self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:  # noqa: ARG002
+        return self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        with plain_refusals():
+            raise self._refusal
+        raise AssertionError  # a refusal is never held back
