@@ -13,7 +13,7 @@ STAMP := $(VENV)/.installed
 PYTHON_IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo check bench docs fmt clean distclean
+.PHONY: help setup test quick demo check bench docs fmt clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,9 @@ $(STAMP): pyproject.toml
 
 test: setup ## Run all tests
 	@$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+quick: setup ## Run the tests that need no Spark
+	@$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadgroup --ignore tests/spark $(ARGS)
 
 demo: setup ## See it work: a broker killed in the middle, then a pipeline on Spark; every record accounted for
 	@$(VENV_PYTHON) -m barnabas.cli.main demo $(ARGS)
