@@ -5,35 +5,56 @@ ten thousand partitions have, and one large request while it is answered. Here o
 bounded number of objects at a time. What is still used then is set aside (`gc.freeze`) and not looked at again.
 
 That is enough where nothing that lasts dies in a cycle, and requests see to that: what is kept of an error has no
-traceback. What does all the same is found when very much was set aside: then everything is looked through, once.
+traceback. What does all the same is found when much was set aside: then everything is looked through, at a moment when
+the process has next to nothing to do. One that is always busy goes without, until very much was set aside.
 """
 
 import asyncio
 import gc
+import time
+from collections.abc import Callable
 from typing import Any, Final
 
-THRESHOLDS: Final = (2000, 10, 5)
-"""New objects in a first look, of those looks in a second, of those in a third: at most some 100,000 objects, which is
-some ten milliseconds.
-"""
+THRESHOLDS: Final = (1000, 2, 2)
+"""New objects before a first look, of those looks before a second, of those before a third."""
+
+MOST_NEW: Final = (THRESHOLDS[0] + 1) * ((THRESHOLDS[1] + 2) * (THRESHOLDS[2] + 1) + 1)
+"""Objects that a third look goes through: about a millisecond. Every look is within a request of somebody."""
 
 MAX_NEW_SET_ASIDE: Final = 500_000
-"""Objects, beyond twice what there was when everything was looked through."""
+"""Objects, beyond twice what there was when everything was looked through. Then a quiet moment is waited for."""
 
-ROUNDS_PER_COUNT: Final = 16
-"""Counting what is set aside takes a while itself."""
+BUSY_TIMES: Final = 8
+"""So many times that number are not waited for any longer."""
+
+ROUNDS_PER_COUNT: Final = 160
+"""At least. Counting what is set aside takes a while itself."""
+
+QUIET_S: Final = 1.0
+QUIET_PART: Final = 0.02
+"""A process that has used no more of a processor for that long is quiet."""
 
 
 class Collector:
     """Python's collector, kept short. One for a process, from when it serves."""
 
-    def __init__(self, *, max_new_set_aside: int = MAX_NEW_SET_ASIDE, rounds_per_count: int = ROUNDS_PER_COUNT) -> None:
+    def __init__(
+        self,
+        *,
+        max_new_set_aside: int = MAX_NEW_SET_ASIDE,
+        rounds_per_count: int = ROUNDS_PER_COUNT,
+        used_s: Callable[[], float] = time.process_time,
+        quiet_s: float = QUIET_S,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._max_new = max_new_set_aside
         self._rounds_per_count = rounds_per_count
-        self._rounds = 0
+        self._used_s = used_s  # how long the processor has worked for this process
+        self._quiet_s = quiet_s
+        self._rounds = rounds_per_count  # until what is set aside is counted
         self._known = 0  # what was set aside when everything was looked through
-        self._is_soon = False
+        self._is_due = False
+        self._watch: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Set aside all there is, and begin to look through what comes."""
@@ -46,22 +67,41 @@ class Collector:
     def stop(self) -> None:
         """Leave Python to itself."""
         gc.callbacks.remove(self._note)
+        if self._watch is not None:
+            self._watch.cancel()
 
     def _note(self, phase: str, info: dict[str, Any]) -> None:
         """Called by Python, on whatever thread, around each look."""
         if phase != "stop" or info["generation"] < 2:
             return
         gc.freeze()
-        self._rounds += 1
-        if self._rounds % self._rounds_per_count or self._is_soon:
+        self._rounds -= 1
+        if self._rounds > 0:
             return
-        if gc.get_freeze_count() > 2 * self._known + self._max_new:
-            self._is_soon = True
+        new = gc.get_freeze_count() - 2 * self._known
+        self._rounds = max(self._rounds_per_count, (self._max_new - new) // MOST_NEW)
+        if new > BUSY_TIMES * self._max_new:
             self._loop.call_soon_threadsafe(self._look_through_all)
+        elif new > self._max_new and not self._is_due:
+            self._is_due = True
+            self._loop.call_soon_threadsafe(self._watch_from, self._used_s())
+
+    def _watch_from(self, used_s: float) -> None:
+        """Look through everything if little has been done a while from now."""
+        self._watch = self._loop.call_later(self._quiet_s, self._look_if_quiet, used_s)
+
+    def _look_if_quiet(self, used_s: float) -> None:
+        if not self._is_due:  # it could not wait any longer
+            return
+        now_s = self._used_s()
+        if now_s - used_s > self._quiet_s * QUIET_PART:
+            self._watch_from(now_s)
+        else:
+            self._look_through_all()
 
     def _look_through_all(self) -> None:
         gc.unfreeze()
         gc.collect()
         gc.collect()  # of nothing: Python waits for a quarter of what the last one left
         self._known = gc.get_freeze_count()
-        self._is_soon = False
+        self._is_due = False

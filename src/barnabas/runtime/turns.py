@@ -1,8 +1,9 @@
 """Turns of the loop for work whose length a client chooses: a little of it, then everybody else, then a little more.
 
 What is done between two turns is counted in elements, not in time, so that a seed repeats a run. All such work of a
-loop stands in one line, and one is let on in each turn of the loop, so that a hundred large requests hold it no longer
-at a time than one does.
+loop stands in one line, and one is let on in every other turn of the loop, so that a hundred large requests hold it no
+longer at a time than one does. The turn in between is for what has come meanwhile: a short request that takes two turns,
+one to be read and one to be answered, waits for one piece of this work and not for two.
 
 An await is a gap: what was looked up before a turn may be gone after it.
 """
@@ -44,9 +45,13 @@ class _Line:
                 waiter.set_result(None)
                 break
         if self._waiting:
-            self._loop.call_soon(self._move)
+            self._loop.call_soon(self._rest)
         else:
             self._is_moving = False
+
+    def _rest(self) -> None:
+        """Called in the turn of the loop in which the one who was let on does its work."""
+        self._loop.call_soon(self._move)
 
 
 _lines: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Line]] = WeakKeyDictionary()

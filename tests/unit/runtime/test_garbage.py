@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.runtime.garbage import THRESHOLDS, Collector
+from barnabas.runtime.garbage import BUSY_TIMES, MOST_NEW, Collector
 
-MOST_LOOKED_THROUGH = 2 * THRESHOLDS[0] * THRESHOLDS[1] * THRESHOLDS[2]
+MOST_LOOKED_THROUGH = 20_000
+"""Objects: some two milliseconds, and with them whoever waits for an answer."""
 
 
 class Cycle:
@@ -49,23 +50,74 @@ def test_no_look_goes_through_all_there_is() -> None:
 
     assert len(looked_through) > 5
     assert max(looked_through) < MOST_LOOKED_THROUGH
+    assert max(looked_through) <= MOST_NEW + 1000  # beside what there was at the start and could not be set aside
 
 
-def test_what_died_after_it_was_set_aside_is_found() -> None:
+class Processor:
+    """How long a processor has worked for this process, by the word of a test."""
+
+    def __init__(self) -> None:
+        self.used_s = 0.0
+        self.adds_s = 0.0
+
+    def __call__(self) -> float:
+        self.used_s += self.adds_s
+        return self.used_s
+
+
+async def set_aside_dead(collector: Collector) -> "weakref.ref[Cycle]":
+    """Garbage that no look at what is new finds."""
+    collector.start()
+    cycle = Cycle()
+    found = weakref.ref(cycle)
+    gc.collect()
+    del cycle
+    gc.collect()
+    assert found() is not None
+    return found
+
+
+def grow(kept: list[list[int]], objects: int) -> None:
+    """Have so many objects set aside beyond twice what there is."""
+    wanted = 2 * gc.get_freeze_count() + objects
+    while gc.get_freeze_count() < wanted:
+        kept += [[number] for number in range(MOST_NEW)]
+
+
+LIMIT = 2 * MOST_NEW
+
+
+def test_what_died_after_it_was_set_aside_is_found_when_the_process_is_quiet() -> None:
     async def scenario() -> None:
-        collector = Collector(max_new_set_aside=1000, rounds_per_count=1)
-        collector.start()
-        cycles = [Cycle() for _ in range(1000)]
-        found = [weakref.ref(cycle) for cycle in cycles]
-        gc.collect()  # sets them aside
-        del cycles
-        gc.collect()
-        assert found[0]() is not None
-        more = []
-        while found[0]() is not None:
-            more += [[number] for number in range(100_000)]
+        processor = Processor()
+        collector = Collector(max_new_set_aside=LIMIT, rounds_per_count=1, used_s=processor, quiet_s=0.001)
+        found = await set_aside_dead(collector)
+        processor.adds_s = 1.0
+        kept: list[list[int]] = []
+        grow(kept, 2 * LIMIT)
+        for _ in range(3):
+            used_s = processor.used_s
+            while processor.used_s == used_s:  # until it has looked again whether there is much to do
+                await asyncio.sleep(0)
+        assert found() is not None
+        processor.adds_s = 0.0
+        while found() is not None:
             await asyncio.sleep(0)
         collector.stop()
-        assert all(each() is None for each in found)
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_is_never_quiet_does_not_wait_for_ever() -> None:
+    async def scenario() -> None:
+        processor = Processor()
+        processor.adds_s = 1.0
+        collector = Collector(max_new_set_aside=LIMIT, rounds_per_count=1, used_s=processor, quiet_s=0.001)
+        found = await set_aside_dead(collector)
+        kept: list[list[int]] = []
+        grow(kept, (BUSY_TIMES + 1) * LIMIT)
+        while found() is not None:
+            await asyncio.sleep(0)
+        collector.stop()
 
     asyncio.run(scenario())

@@ -53,6 +53,30 @@ def test_of_many_who_wait_one_goes_on_in_each_turn_in_the_order_in_which_they_ca
     assert [name for turn in seen for name in turn] == list("abcabc")
 
 
+def test_between_two_pieces_of_long_work_is_a_turn_for_everybody_else() -> None:
+    async def scenario() -> list[int]:
+        worked = 0
+
+        async def work() -> None:
+            nonlocal worked
+            for _ in range(5):
+                await next_turn()
+                worked += 1
+
+        tasks = [asyncio.create_task(work()) for _ in range(3)]
+        pieces_in_turns = []
+        while not all(task.done() for task in tasks):
+            before = worked
+            await asyncio.sleep(0)
+            pieces_in_turns.append(worked - before)
+        return pieces_in_turns
+
+    seen = asyncio.run(scenario())
+
+    assert sum(seen) == 15
+    assert max(first + second for first, second in zip(seen, seen[1:], strict=False)) == 1
+
+
 def test_one_who_gives_up_keeps_nobody_waiting() -> None:
     async def scenario() -> None:
         first, second = asyncio.create_task(next_turn()), asyncio.create_task(next_turn())
