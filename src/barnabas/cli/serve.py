@@ -26,6 +26,11 @@ from barnabas.runtime.log_lines import clean  # noqa: E402
 from barnabas.runtime.loop import loop_factory  # noqa: E402
 from barnabas.services.broker_config import BrokerConfig  # noqa: E402
 
+SWITCH_S = 0.001
+"""How long a thread keeps the interpreter when another one wants it. Python's own 5 ms is what an acknowledgement would
+wait for when its sync begins, and again when it is done, while the loop is busy.
+"""
+
 
 def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str]) -> None:
     """Run a node with this configuration until it is told to stop."""
@@ -38,6 +43,7 @@ def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str]) 
     if config.ignored:
         logging.getLogger("barnabas").warning("these settings mean nothing here: %s", ", ".join(config.ignored))
     raise_limit()
+    sys.setswitchinterval(SWITCH_S)
     lock = DirLock(config.log_dirs[0])
     lock.take()
     if lock.others_may_enter():

@@ -33,7 +33,7 @@ log = get_logger("barnabas.connections")
 
 LENGTH_SIZE: Final = 4
 FRAMES_PER_TURN: Final = 64
-FRAMES_PER_SHARED_TURN: Final = 12
+FRAMES_PER_SHARED_TURN: Final = 6
 SHARED_S: Final = 0.1  # how long another connection that was served counts as one that shares the loop
 ANSWERS_PER_WRITE: Final = 4 * FRAMES_PER_TURN  # so many are gathered over turns that follow each other
 GROWTH: Final = 8  # a frame's buffer is at most this many times what was received, whatever length it claims
@@ -390,8 +390,8 @@ class Connection(asyncio.BufferedProtocol):
         self._blocking -= slot.is_blocking
         self._in_flight -= slot.size
         slots = self._slots
-        if self._is_closed:
-            return
+        if self._is_closed or (slots and slots[0].answer is None and not slot.is_blocking):
+            return  # it leaves with the one that is first
         while slots and slots[0].answer is not None:
             answer = slots.popleft().answer
             assert answer is not None

@@ -126,6 +126,9 @@ class Flusher:
                 self._notify(log)
             else:
                 plans.append((log, plan))
+        if len(plans) == 1:
+            await self._run_lane(plans)  # here: a task for it would begin a turn of the loop later
+            return
         lanes = [plans[lane :: self._parallel] for lane in range(min(self._parallel, len(plans)))]
         async with asyncio.TaskGroup() as group:
             for lane in lanes:

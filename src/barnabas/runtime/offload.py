@@ -16,7 +16,7 @@ from typing import Final, Protocol, Self, TypeVar
 
 T = TypeVar("T")
 
-COMPUTE_THREADS: Final = 2
+COMPUTE_THREADS: Final = 2  # at most, and one processor is left to everybody else
 BACKGROUND_THREADS: Final = 2  # compaction has one for long
 SYNC_THREADS: Final = 5  # those that the flusher uses at once, and one for the metadata log
 NICENESS: Final = 10  # of threads whose work may wait
@@ -75,10 +75,11 @@ class Threads:
     @classmethod
     def of_system(cls, *, reads: int) -> Self:
         """Threads of the operating system, made when they are first needed."""
+        computing = max(1, min(COMPUTE_THREADS, (os.cpu_count() or 1) - 1))
         return cls(
             syncs=ThreadOffload(SYNC_THREADS, name="sync"),
             reads=ThreadOffload(reads, name="read"),
-            compute=ThreadOffload(COMPUTE_THREADS, name="compute", niceness=NICENESS),
+            compute=ThreadOffload(computing, name="compute", niceness=NICENESS),
             background=ThreadOffload(BACKGROUND_THREADS, name="background", niceness=NICENESS),
         )
 

@@ -9,9 +9,13 @@ about. It may be ended while that is asked, so a `Guard` is taken before, and ma
 A partition has no files until something is appended to it. Reading makes none: `find_log` says that there is no log,
 and the partition is empty from 0 to 0.
 
+Of acknowledgements that are due at once, as those of a client that pipelines are, a part is given in each turn of the
+loop.
+
 Invariants: log_start_offset <= high_watermark <= end_offset; the watermark never goes back; a waiter is called once.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -32,6 +36,8 @@ from barnabas.runtime.flusher import Flusher
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Appended, Log
+
+ACKS_PER_TURN: Final = 32  # of some ten microseconds each
 
 AckCallback = Callable[[BarnabasError | None], None]
 
@@ -86,6 +92,7 @@ class Partition:
         "_acks",
         "_growth_waiters",
         "_guards",
+        "_is_acking",
         "_is_synced",
         "_log",
         "_log_config",
@@ -104,6 +111,7 @@ class Partition:
         self._logs = logs
         self._log: Log | None = None
         self._acks: deque[tuple[int, AckCallback]] | None = None  # in order of their offsets
+        self._is_acking = False  # more of them are called in the next turn
         self._growth_waiters = _NO_WAITERS
         self._guards: dict[int, list[Guard]] | None = None  # by producer id
         self._log_config = log_config
@@ -298,10 +306,23 @@ class Partition:
         if high_watermark <= self.high_watermark:
             return
         self.high_watermark = high_watermark
-        # Looked up each time: a callback may lead to another wait, and so to another queue.
-        while self._acks and self._acks[0][0] <= high_watermark:
-            self._acks.popleft()[1](None)
+        if self._acks and not self._is_acking:
+            self._acknowledge()
         self._wake()
+
+    def _acknowledge(self) -> None:
+        """Call those whose records are acknowledged, some of them in each turn."""
+        acks = self._acks
+        due: list[AckCallback] = []
+        while acks and acks[0][0] <= self.high_watermark and len(due) < ACKS_PER_TURN:
+            due.append(acks.popleft()[1])
+        # The newest first: a connection sends its answers in order, so with the oldest all of them leave, in one write.
+        for callback in reversed(due):
+            callback(None)
+        acks = self._acks  # looked up again: a callback may lead to another wait, and so to another queue
+        self._is_acking = bool(acks and acks[0][0] <= self.high_watermark)
+        if self._is_acking:
+            asyncio.get_running_loop().call_soon(self._acknowledge)
 
     def _wake(self) -> None:
         if self._growth_waiters:
@@ -312,8 +333,8 @@ class Partition:
     def fail_waiters(self, error: BarnabasError) -> None:
         """The log cannot be served any more: whoever waits hears why."""
         acks, self._acks = self._acks, None
-        for _, callback in acks or ():
-            callback(error)
+        for end_offset, callback in acks or ():
+            callback(None if end_offset <= self.high_watermark else error)
         self._wake()
 
     # Reading

@@ -2,8 +2,8 @@
 
 What is done between two turns is counted in elements, not in time, so that a seed repeats a run. All such work of a
 loop stands in one line, and one is let on in every other turn of the loop, so that a hundred large requests hold it no
-longer at a time than one does. The turn in between is for what has come meanwhile: a short request that takes two turns,
-one to be read and one to be answered, waits for one piece of this work and not for two.
+longer at a time than one does. The turn in between is for what has come meanwhile: a short request that takes two
+turns, one to be read and one to be answered, waits for one piece of this work and not for two.
 
 An await is a gap: what was looked up before a turn may be gone after it.
 """

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -84,6 +84,13 @@ def grow(kept: list[list[int]], objects: int) -> None:
         kept += [[number] for number in range(MOST_NEW)]
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Let everybody else on until it holds."""
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - what is waited for is outside of the loop
+            await asyncio.sleep(0)
+
+
 LIMIT = 2 * MOST_NEW
 
 
@@ -95,14 +102,11 @@ def test_what_died_after_it_was_set_aside_is_found_when_the_process_is_quiet() -
         processor.adds_s = 1.0
         kept: list[list[int]] = []
         grow(kept, 2 * LIMIT)
-        for _ in range(3):
-            used_s = processor.used_s
-            while processor.used_s == used_s:  # until it has looked again whether there is much to do
-                await asyncio.sleep(0)
+        used_s = processor.used_s
+        await until(lambda: processor.used_s >= used_s + 3)  # it has looked again and again whether there is much to do
         assert found() is not None
         processor.adds_s = 0.0
-        while found() is not None:
-            await asyncio.sleep(0)
+        await until(lambda: found() is None)
         collector.stop()
 
     asyncio.run(scenario())
@@ -116,8 +120,7 @@ def test_a_process_that_is_never_quiet_does_not_wait_for_ever() -> None:
         found = await set_aside_dead(collector)
         kept: list[list[int]] = []
         grow(kept, (BUSY_TIMES + 1) * LIMIT)
-        while found() is not None:
-            await asyncio.sleep(0)
+        await until(lambda: found() is None)
         collector.stop()
 
     asyncio.run(scenario())

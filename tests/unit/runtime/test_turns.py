@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Generator
+from itertools import pairwise
 
 from barnabas.runtime.turns import finish, in_turns, next_turn, pieces
 
@@ -74,7 +75,7 @@ def test_between_two_pieces_of_long_work_is_a_turn_for_everybody_else() -> None:
     seen = asyncio.run(scenario())
 
     assert sum(seen) == 15
-    assert max(first + second for first, second in zip(seen, seen[1:], strict=False)) == 1
+    assert max(first + second for first, second in pairwise(seen)) == 1
 
 
 def test_one_who_gives_up_keeps_nobody_waiting() -> None:

@@ -360,7 +360,11 @@ def _finish_unanswered(answers: list[TopicAnswer]) -> Answer:
 
 
 def _encode(header: RequestHeader, answers: list[TopicAnswer]) -> Answer:
-    body = write_produce(header.version, answers)
+    first = answers[0] if len(answers) == 1 else None
+    if first is not None and len(first.partitions) == 1 and not first.partitions[0].error_code:
+        body = write_single(header.version, first.name, first.topic_id, first.partitions[0][:5])
+    else:
+        body = write_produce(header.version, answers)
     return [answer_head(header, len(body)) + body]
 
 
