@@ -53,7 +53,7 @@ LIST_TRANSACTIONS: Final = 66
 _SPOKEN: Final = {
     PRODUCE: (3, 8),  # written by hand, before compact strings
     FETCH: (4, 12),
-    LIST_OFFSETS: (1, 7),
+    LIST_OFFSETS: (1, 5),  # likewise
     METADATA: (1, 12),  # from 10 on with the ids of topics
     OFFSET_COMMIT: (2, 8),
     OFFSET_FETCH: (7, 7),  # the first that waits for transactions, the last for one group
@@ -177,18 +177,30 @@ class Connection:
             raise self._lost(error) from None
         self._awaited = load_response_schema(api_key, version)
 
+    def ask_written(self, api_key: int, body: Buffer) -> memoryview:
+        """The body of the answer to such a request, as it came."""
+        self.send_written(api_key, [body])
+        self._awaited = None
+        return self._receive_frame()[_LENGTH.size :]
+
     def receive(self) -> Any:
         kind, self._awaited = self._awaited, None
+        frame = self._receive_frame()
+        _, at = entity_reader(kind.__header_schema__)(frame, 0)
+        answer, _ = entity_reader(kind)(frame, at)
+        return answer
+
+    def _receive_frame(self) -> memoryview:
+        """An answer, from the number of its request on, which is that of ours."""
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
         if not 4 <= length <= _MAX_ANSWER_BYTES:
             raise self._corrupt(f"{self._address} announces an answer of {length} bytes")
         frame = self._read(length)
-        header, at = entity_reader(kind.__header_schema__)(frame, 0)
-        if header.correlation_id != self._correlation_id:
-            raise self._corrupt(f"{self._address} answered {header.correlation_id}, not {self._correlation_id}")
-        answer, _ = entity_reader(kind)(frame, at)
+        (answered,) = _LENGTH.unpack_from(frame)
+        if answered != self._correlation_id:
+            raise self._corrupt(f"{self._address} answered {answered}, not {self._correlation_id}")
         self._is_new = False
-        return answer
+        return frame
 
     def _read(self, count: int) -> memoryview:
         buffer = bytearray(count)

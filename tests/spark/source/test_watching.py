@@ -1,6 +1,6 @@
 """The ends of partitions, asked of a cluster that is none: how often, and what is believed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, KeysView, Mapping
 
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
@@ -20,10 +20,11 @@ class FakeLookup(Lookup):
         self.answers: list[int | None] = []
         self.offset_questions = 0
         self.partition_questions = 0
+        self.partition_count = 1
 
-    def partitions(self, topics: Iterable[str] | None) -> dict[str, list[int]]:
+    def partitions(self, topics: Iterable[str] | None) -> dict[str, KeysView[int]]:
         self.partition_questions += 1
-        return {} if self.end is None else {"t": [0]}
+        return {} if self.end is None else {"t": dict.fromkeys(range(self.partition_count)).keys()}
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         self.offset_questions += 1
@@ -41,15 +42,72 @@ def watch(lookup: FakeLookup) -> Watch:
     return Watch(lookup, Selection(topics=("t",)), clock=lambda: lookup.now, sleep=lookup.sleep)
 
 
-def test_an_idle_stream_asks_fifty_times_a_second_at_most() -> None:
+def waits(lookup: FakeLookup, watched: Watch, *, for_s: float) -> list[float]:
+    """How long each answer was waited for; Spark asks for the next one after 10 ms."""
+    found = []
+    end = lookup.now + for_s
+    while lookup.now < end:
+        before = lookup.now
+        watched.ends({})
+        found.append(lookup.now - before)
+        lookup.now += 0.01
+    return found
+
+
+def test_a_stream_that_has_just_read_asks_fifty_times_a_second_at_most() -> None:
     lookup = FakeLookup()
     watched = watch(lookup)
 
-    while lookup.now < 1.0:
-        assert watched.ends({KEY: 5}) == {KEY: 5}
+    assert max(waits(lookup, watched, for_s=0.4)) <= 0.02
+    assert 15 <= lookup.offset_questions <= 21
+    assert lookup.partition_questions == 1
 
-    assert lookup.offset_questions <= 51
-    assert lookup.partition_questions <= 2
+
+def test_the_longer_a_stream_is_idle_the_less_it_asks() -> None:
+    lookup = FakeLookup()
+    watched = watch(lookup)
+
+    after_a_second = waits(lookup, watched, for_s=1.0)[-1]
+    waits(lookup, watched, for_s=60.0)
+    asked = lookup.offset_questions
+    after_a_minute = waits(lookup, watched, for_s=10.0)
+
+    assert 0.02 < after_a_second <= 0.05
+    assert max(after_a_minute) <= 0.25
+    assert lookup.offset_questions - asked <= 41
+
+
+def test_an_idle_stream_that_finds_something_asks_often_again() -> None:
+    lookup = FakeLookup()
+    watched = watch(lookup)
+    waits(lookup, watched, for_s=60.0)
+
+    lookup.end = 6
+    waits(lookup, watched, for_s=0.25)  # finds it
+
+    assert max(waits(lookup, watched, for_s=0.1)) <= 0.02
+
+
+def test_a_source_without_anything_new_does_not_hold_up_a_query_that_runs_batches_of_another() -> None:
+    lookup = FakeLookup()
+    watched = watch(lookup)
+    waits(lookup, watched, for_s=60.0)
+
+    for _ in range(3):
+        watched.note_batch()
+        lookup.now += 0.2  # the batch
+        assert waits(lookup, watched, for_s=0.01) == [0.0]
+
+
+def test_thousands_of_partitions_are_asked_about_less_often() -> None:
+    lookup = FakeLookup()
+    lookup.partition_count = 4000
+    watched = watch(lookup)
+
+    waits(lookup, watched, for_s=10.0)
+
+    assert lookup.offset_questions <= 100
+    assert lookup.partition_questions <= 3
 
 
 def test_an_end_that_went_back_is_looked_at_again_before_it_is_believed() -> None:

@@ -7,14 +7,15 @@ line that says so.
 
 import datetime
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, KeysView, Mapping
 from typing import Any, Final, TypeVar
 
 from kio.static.primitive import i32Timedelta
 
 from barnabas.client.brokers import Address, Brokers
-from barnabas.client.connection import FETCH, LIST_OFFSETS, Connection, make
+from barnabas.client.connection import FETCH, Connection, make
 from barnabas.client.errors import Passing, Unreachable, check, refusal_of
+from barnabas.client.offset_listing import OffsetQuestion
 from barnabas.client.settings import Settings
 from barnabas.core.errors import BarnabasError
 from barnabas.core.model import TopicPartition
@@ -43,14 +44,17 @@ class Lookup:
         self._leaders: dict[TopicPartition, Address] = {}
         self.topic_ids: dict[str, str] = {}  # of the topics that were looked for, as they were found last
         self.internal_topics: set[str] = set()
+        # What was asked last, of which isolation, and the questions that came of it, while leaders stay the same.
+        self._asked_last: tuple[dict[TopicPartition, int], int, list[tuple[Address, OffsetQuestion]]] | None = None
         self._was_reached = False
 
     def close(self) -> None:
         self._brokers.close()
         self._leaders.clear()
+        self._asked_last = None
 
-    def partitions(self, topics: Iterable[str] | None) -> dict[str, list[int]]:
-        """The partitions of these topics, or of all; a topic that does not exist is left out."""
+    def partitions(self, topics: Iterable[str] | None) -> dict[str, KeysView[int]]:
+        """The partitions of these topics, or of all, in order; a topic that does not exist is left out."""
         wanted = None if topics is None else sorted(set(topics))
         return self._trying(lambda: self._ask_partitions(wanted))
 
@@ -92,8 +96,8 @@ class Lookup:
             f"no broker at {self._bootstrap} answered within {self._patience_s:g} s: {error}; is one running there?"
         )
 
-    def _ask_partitions(self, topics: list[str] | None) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+    def _ask_partitions(self, topics: list[str] | None) -> dict[str, KeysView[int]]:
+        found: dict[str, KeysView[int]] = {}
         for name, topic in self._brokers.metadata(topics).topics.items():
             if topic.error_code in (_UNKNOWN_TOPIC, _INVALID_TOPIC):
                 self.topic_ids.pop(name, None)
@@ -103,36 +107,35 @@ class Lookup:
                 self.topic_ids[name] = topic.topic_id
             if topic.is_internal:
                 self.internal_topics.add(name)
-            found[name] = sorted(topic.leaders)
+            found[name] = dict.fromkeys(sorted(topic.leaders)).keys()
             for id_, leader in topic.leaders.items():
-                if leader is None:
-                    self._leaders.pop(TopicPartition(name, id_), None)
-                else:
-                    self._leaders[TopicPartition(name, id_)] = leader.address
+                self._note_leader(TopicPartition(name, id_), None if leader is None else leader.address)
         return found
+
+    def _note_leader(self, key: TopicPartition, leader: Address | None) -> None:
+        if self._leaders.get(key) == leader:
+            return
+        self._asked_last = None
+        if leader is None:
+            del self._leaders[key]
+        else:
+            self._leaders[key] = leader
 
     def _ask_offsets(self, wanted: Mapping[TopicPartition, int], isolation: int) -> Offsets:
         found: Offsets = {}
-        for leader, keys in self._by_leader(wanted).items():
-            connection = self._brokers.at(leader)
-            messages = connection.messages(LIST_OFFSETS)
-            topics = tuple(
-                messages.ListOffsetsTopic(
-                    name=topic,
-                    partitions=tuple(
-                        make(messages.ListOffsetsPartition, partition_index=key.partition, timestamp=wanted[key])
-                        for key in of_topic
-                    ),
-                )
-                for topic, of_topic in _by_topic(keys).items()
-            )
-            request = make(messages.ListOffsetsRequest, replica_id=-1, isolation_level=isolation, topics=topics)
-            for topic in connection.call(request).topics:
-                for each in topic.partitions:
-                    key = TopicPartition(str(topic.name), int(each.partition_index))
-                    check(each.error_code, f"look up offsets of {key}")
-                    found[key] = int(each.offset)
+        for leader, question in self._questions(wanted, isolation):
+            found |= question.ask(self._brokers.at(leader))
         return found
+
+    def _questions(self, wanted: Mapping[TopicPartition, int], isolation: int) -> list[tuple[Address, OffsetQuestion]]:
+        """One for each leader; those of the last time, if that is what was asked then."""
+        if self._asked_last is None or self._asked_last[:2] != (wanted, isolation):
+            questions = [
+                (leader, OffsetQuestion({key: wanted[key] for key in keys}, isolation=isolation))
+                for leader, keys in self._by_leader(wanted).items()
+            ]
+            self._asked_last = dict(wanted), isolation, questions
+        return self._asked_last[2]
 
     def _sample(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
         found = {}
@@ -179,13 +182,6 @@ class Lookup:
                 raise Passing(f"{key} has no leader")
             grouped.setdefault(self._leaders[key], []).append(key)
         return grouped
-
-
-def _by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    grouped: dict[str, list[TopicPartition]] = {}
-    for key in keys:
-        grouped.setdefault(key.topic, []).append(key)
-    return grouped
 
 
 def _bytes_per_offset(records: Any) -> float | None:

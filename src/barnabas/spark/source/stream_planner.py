@@ -51,6 +51,9 @@ class StreamPlanner:
     def newest(self) -> Offsets:
         return self._watch.newest()
 
+    def note_batch(self) -> None:
+        self._watch.note_batch()
+
     def stop_at_what_is_there(self) -> None:
         """Read up to what there is now, and no further."""
         self._target = dict(self._watch.ends({}))
@@ -61,6 +64,8 @@ class StreamPlanner:
             self._progress.note(reached.offsets)
         ends = self._watch.ends(reached.offsets)
         anew = self._made_anew(reached)
+        if ends == reached.offsets and not anew:
+            return reached  # the answer of an idle stream, which is asked all the time
         known = {key: offset for key, offset in reached.offsets.items() if key.topic not in anew}
         behind = {key: offset for key, offset in known.items() if ends.get(key, offset) < offset}
         waiting = self._behind_open_transactions(behind)
@@ -86,8 +91,7 @@ class StreamPlanner:
         anew = self._made_anew(end)
         losses = [
             Loss(key, start.offsets.get(key, 0), end.offsets[key], None, None)
-            for key in sorted(end.offsets)
-            if key not in there
+            for key in sorted(end.offsets.keys() - set(there))
         ]
         there = [key for key in there if key.topic not in anew]
         begins = start.offsets | self._lookup.offsets(dict.fromkeys(_new_between(start, end, there), EARLIEST))

@@ -69,6 +69,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with plain_refusals():
             self._decider().stop_at_what_is_there()
 
+    def commit(self, end: Json) -> None:  # noqa: ARG002
+        """Spark says this of all sources of a query when it has found something new in one of them."""
+        self._decider().note_batch()
+
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         with plain_refusals():
             tasks = self._decider().tasks(Position.from_json(start), Position.from_json(end))
