@@ -136,7 +136,7 @@ class Node:
                 task.cancel()
             maintenance.stop()
             await maintaining
-            await broker.served.wait_all_removed()
+            await broker.served.close()
             await metadata.close()
             flushing.cancel()
         data_dir.close()
@@ -305,13 +305,13 @@ class Node:
             if report.cut_bytes:
                 log.warning("%s: %d bytes of an unfinished write were cut", report.partition, report.cut_bytes)
         for name, error in data_dir.unreadable.items():
-            if not (name.topic in COORDINATED and _is_known(broker, name)):  # else its coordinator says so, and more
+            if name.topic not in COORDINATED and _is_known(broker, name):  # else its coordinator says so, and more
                 log.error("%s cannot be served: %s", name, error)
         if data_dir.checkpoints.damage is not None:
             log.error("%s; its copy is used, and it is written anew", data_dir.checkpoints.damage)
         strays = [name for name in (*data_dir.logs, *data_dir.unreadable) if not _is_known(broker, name)]
         if strays:
-            data_dir.leftovers += data_dir.begin_deletion(strays)()
+            data_dir.leftovers += data_dir.delete_strays(strays)
         for failure in data_dir.leftovers:
             log.warning("files of a deleted topic cannot be removed (%s); remove them by hand", failure)
         for name in data_dir.logs:

@@ -61,7 +61,7 @@ def take_every_torn_write_for_damage(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_snapshots_beyond_the_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ProducerFiles, "remove_beyond", lambda *_arguments: None)
+    patch.setattr(ProducerFiles, "beyond", lambda *_arguments: [])
 
 
 def remove_segments_before_the_start_is_noted(patch: pytest.MonkeyPatch) -> None:

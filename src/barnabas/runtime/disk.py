@@ -142,6 +142,23 @@ class OsFile:
             done += os.pwrite(self._descriptor, rest[done:], position + done)
 
 
+class OsDirectory:
+    """An open directory, closed with its last reference."""
+
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    def sync(self) -> None:
+        """Make the names in it durable. Never tried again after a failure: see `storage.disk`."""
+        _sync_names(self._descriptor, self._path)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
 class OsDisk:
     """The file system of this machine. Paths are taken as they come.
 
@@ -160,6 +177,10 @@ class OsDisk:
         """Open for reading and writing; `create` makes a missing file."""
         return OsFile(path, os.open(path, _OPEN | os.O_CREAT if create else _OPEN, _MODE))
 
+    def open_dir(self, path: str) -> OsDirectory:
+        """Open a directory, to sync it later. Not in the place of the spare descriptor: that is for a moment only."""
+        return OsDirectory(path, os.open(path, _OPEN_DIRECTORY))
+
     def list_dir(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
         return sorted(self._with_spare(lambda: os.listdir(path)))  # by path: of a descriptor it would take a second
@@ -173,8 +194,12 @@ class OsDisk:
         return stat.f_bavail * stat.f_frsize if stat.f_blocks else None
 
     def exists(self, path: str) -> bool:
-        """Whether the path leads to a file or a directory."""
-        return os.path.exists(path)
+        """Whether the path leads to a file or a directory; OSError when nobody can tell."""
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def file_size(self, path: str) -> int:
         """The length of a file that need not be open."""
@@ -234,10 +259,14 @@ class OsDisk:
 
 def _sync_dir(path: str) -> None:
     with _closing(os.open(path, _OPEN_DIRECTORY)) as descriptor:
-        try:
-            _sync(descriptor)
-        except OSError as error:
-            raise SyncFailed(error.errno, error.strerror, path) from error
+        _sync_names(descriptor, path)
+
+
+def _sync_names(descriptor: int, path: str) -> None:
+    try:
+        _sync(descriptor)
+    except OSError as error:
+        raise SyncFailed(error.errno, error.strerror, path) from error
 
 
 @contextmanager

@@ -101,5 +101,9 @@ class DiskWatch:
         self._interval_s = CLOSE_INTERVAL_S if is_close else INTERVAL_S
 
     def _measure(self) -> tuple[bool, int | None]:
-        is_present = self._disk.exists(self._present)
+        try:
+            is_present = self._disk.exists(self._present)
+        except OSError as error:
+            self._health.fail(error)
+            return True, None
         return is_present, self._disk.free_bytes(self._health.directory) if is_present else None

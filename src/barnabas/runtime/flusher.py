@@ -114,6 +114,8 @@ class Flusher:
     async def _flush(self, logs: Sequence[Log]) -> None:
         plans: list[tuple[Log, FlushPlan]] = []
         for log in logs:
+            if log.is_deleted:
+                continue  # since it was put off, or since its turn was due
             try:
                 plan = log.begin_flush()
             except StorageExhausted:

@@ -27,7 +27,7 @@ from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Logs, Partition
 from barnabas.runtime.scrubbing import Scrubbing
 from barnabas.storage.log import Log
-from barnabas.storage.retention import begin_retention, close_expired
+from barnabas.storage.retention import Removal, begin_retention, close_expired
 
 log = get_logger("barnabas.maintenance", is_limited=False)
 
@@ -66,6 +66,7 @@ class Maintenance:
         self._compacting = Compacting(logs, offload, clock, hash_key=dice.token_bytes(16))
         self._scrubbing = Scrubbing(logs.data_dir, offload)
         self._unretained: dict[Log, None] = {}
+        self._removals: list[tuple[Log, Removal]] = []  # what is cut off, and its files could not be removed
 
     @property
     def damaged(self) -> int:
@@ -103,7 +104,8 @@ class Maintenance:
                 if self._config.cleaner_enable:
                     tasks.create_task(self._compact())
         except* StorageError as errors:
-            log.error("the logs of %s are looked after no more: %s", self._data_dir.path, errors.exceptions[0])
+            # Whoever took the directory offline has said so, as an error.
+            log.info("the logs of %s are looked after no more: %s", self._data_dir.path, errors.exceptions[0])
 
     async def _every(self, interval_ms: Interval, work: Callable[[], Awaitable[None]]) -> None:
         while not await self._rests(interval_ms):
@@ -162,6 +164,9 @@ class Maintenance:
     async def apply_retention(self) -> None:
         """Delete what is too old or too much, of every log."""
         self._unretained = {each: None for each in self._unretained if each in self._logs.partitions}
+        while self._removals:
+            await self._remove_files(*self._removals[0])
+            del self._removals[0]
         async for each, partition in self._each_partition():
             await self._retain(each, partition)
 
@@ -186,10 +191,17 @@ class Maintenance:
         await self._offload.run(self._data_dir.while_present(each, removal.note_start))
         if each in self._logs.partitions:
             retained = removal.cut()
-            await self._offload.run(self._data_dir.while_present(each, removal.remove_files))
             log.info(
                 "%s starts at %d: %d segments expired", each.partition, retained.log_start_offset, retained.segments
             )
+            try:
+                await self._remove_files(each, removal)
+            except StorageExhausted:
+                self._removals.append((each, removal))  # nobody else knows of those files until the next start
+                raise
+
+    async def _remove_files(self, each: Log, removal: Removal) -> None:
+        await self._offload.run(self._data_dir.while_present(each, removal.remove_files))
 
     async def _flush(self, each: Log) -> None:
         """Make a log durable off the loop, so that what comes next does not have to wait for that."""

@@ -6,11 +6,12 @@ when its files are gone, durably: a crash in between must not hand old records t
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from barnabas.core.errors import StorageError, UnknownTopicId, UnknownTopicOrPartition
+from barnabas.core.errors import StorageError, StorageExhausted, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.names import is_internal
 from barnabas.core.metadata.records import (
@@ -32,6 +33,7 @@ from barnabas.services.settings.topic_config import opens_batches
 
 log = get_logger("barnabas.topics")
 
+RETRY_S: Final = 1.0
 FORGOTTEN_PER_TURN: Final = 50  # of the partitions of a deleted topic; each has files to close
 
 
@@ -64,6 +66,7 @@ class ServedTopics:
         self._resolve = resolve  # the settings of a topic, by its name
         self._removals: dict[str, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self._is_stopping = asyncio.Event()
         for topic in image.topics.values():
             self._add_topic(TopicRecord(topic.name, topic.topic_id))
             for state in topic.partitions.values():
@@ -92,6 +95,11 @@ class ServedTopics:
         task = self._removals.get(name)
         if task is not None:
             await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Let the removal of files come to its end; what has to wait for room is left to the next start."""
+        self._is_stopping.set()
+        await self.wait_all_removed()
 
     async def wait_all_removed(self) -> None:
         """Return when no files of deleted topics are left."""
@@ -157,15 +165,27 @@ class ServedTopics:
         try:
             async for some in pieces(names, per_turn=FORGOTTEN_PER_TURN):
                 data_dir.forget(some)
-            for failure in await self._offload.run(data_dir.begin_removal(names)):
+            for failure in await self._run_until_done(data_dir.begin_removal(names)):
                 log.warning(
                     "files of the deleted topic %s cannot be removed (%s); remove them by hand", topic.name, failure
                 )
         except StorageError as error:
-            # The directory is offline, and whoever uses it hears so; the next start removes what is left.
+            # The directory is offline, and whoever uses it hears so, or the node stops. The next start goes on.
             log.error("the files of topic %s are not removed: %s", topic.name, error)
         finally:
             self._removals.pop(topic.name, None)
+
+    async def _run_until_done(self, remove: Callable[[], list[str]]) -> list[str]:
+        """Remove files, however long there may be no room or no descriptor for that; until the node stops at most."""
+        while True:
+            try:
+                return await self._offload.run(remove)
+            except StorageExhausted:
+                if self._is_stopping.is_set():
+                    raise
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_S):
+                    await self._is_stopping.wait()
 
 
 def _must_open(name: str, config: TopicConfig) -> bool:

@@ -8,9 +8,10 @@ partitions, and work on the files of a log, which is left undone once its partit
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from threading import Lock
 
-from barnabas.core.errors import CorruptLog, DataDirLost
+from barnabas.core.errors import CorruptLog, DataDirLost, StorageExhausted
 from barnabas.core.model import TopicPartition
 from barnabas.storage.cache import DEFAULT_MAX_FILES, OpenFiles
 from barnabas.storage.checkpoints import Checkpoints
@@ -36,6 +37,7 @@ class DataDir:
         self.leftovers: list[str] = []  # what could not be removed when the directory was opened, and why
         self._names_lock = Lock()  # a partition's directory keeps its name while it is held; never taken by the owner
         self._deletions = 0
+        self._is_forgetting = False  # whether the checkpoints still know partitions that are deleted
         with self.health.guarded():
             disk.make_dir(path)
             disk.sync_dir(parent_of(path))
@@ -91,6 +93,10 @@ class DataDir:
         if partition in self.unreadable:
             raise self.unreadable[partition]
         if partition not in self.logs:
+            if self._is_forgetting:
+                with self.health.guarded():
+                    self.checkpoints.write()  # or a crash would look for what an earlier partition of this name had
+                self._is_forgetting = False
             self._open(partition, config, is_clean=False, is_new=True)
         return self.logs[partition]
 
@@ -119,30 +125,43 @@ class DataDir:
             self.checkpoints.forget(partition)
 
     def begin_removal(self, partitions: Sequence[TopicPartition]) -> Callable[[], list[str]]:
-        """The second half: see `begin_deletion`."""
+        """The second half: see `begin_deletion`. What is returned can be called again when it was refused."""
         write_checkpoints = self.checkpoints.begin_write()
+        renamed: list[str] = []
 
         def remove() -> list[str]:
+            # On a full disk there is room for the checkpoints only when the files are gone. A crash in between leaves
+            # a recovery point without files, of a partition that nobody knows.
+            with suppress(StorageExhausted), self.health.guarded():
+                write_checkpoints()
+            with self.health.guarded():
+                self._rename_deleted(partitions, renamed)
+            failures = [failure for each in renamed for failure in self._try_to_remove(each)]
             with self.health.guarded():
                 write_checkpoints()
-                renamed = self._rename_deleted(partitions)
-            return [failure for each in renamed for failure in self._try_to_remove(each)]
+            return failures
 
         return remove
 
-    def _rename_deleted(self, partitions: Sequence[TopicPartition]) -> list[str]:
-        """Take the names of deleted partitions from their directories, durably; returns what they are called now."""
+    def delete_strays(self, partitions: Sequence[TopicPartition]) -> list[str]:
+        """Remove, when the directory has just been opened, what no topic knows. Says what could not be removed."""
+        try:
+            return self.begin_deletion(partitions)()
+        except StorageExhausted as refusal:
+            self._is_forgetting = True
+            return [str(refusal)]
+
+    def _rename_deleted(self, partitions: Sequence[TopicPartition], renamed: list[str]) -> None:
+        """Take the names of deleted partitions from their directories, durably, and add those they have now."""
         present = [each for each in (f"{self.path}/{name}" for name in partitions) if self._disk.exists(each)]
-        renamed = []
         with self._names_lock:
             for directory in present:
                 renamed.append(self._new_deleted_name())
                 self._disk.rename(directory, renamed[-1])
                 # Once more: a lookup that came too late may have opened a file, and the name may come again.
                 self._context.files.forget_directory(directory)
-        if present:
+        if renamed:
             self._disk.sync_dir(self.path)
-        return renamed
 
     def _new_deleted_name(self) -> str:
         while True:
@@ -218,6 +237,8 @@ class DataDir:
     def _try_to_remove(self, directory: str) -> list[str]:
         """Remove a directory that nobody needs; what comes in the way of that is returned."""
         try:
+            if not self._disk.exists(directory):
+                return []
             for name in self._disk.list_dir(directory):
                 self._disk.remove(f"{directory}/{name}")
             self._disk.remove_dir(directory)

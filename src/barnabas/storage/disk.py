@@ -56,11 +56,23 @@ class File(Protocol):
         ...
 
 
+class OpenDirectory(Protocol):
+    """A directory that is open. Whoever has it can make names durable even when nothing more can be opened."""
+
+    def sync(self) -> None:
+        """Make the names in the directory durable; `SyncFailed` when they are not."""
+        ...
+
+
 class Disk(Protocol):
     """A tree of directories and files."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and writing; `create` makes a missing file. FileNotFoundError otherwise."""
+        ...
+
+    def open_dir(self, path: str) -> OpenDirectory:
+        """Open a directory, which closes with its last reference. FileNotFoundError when there is none."""
         ...
 
     def list_dir(self, path: str) -> list[str]:
@@ -71,7 +83,9 @@ class Disk(Protocol):
         """How much more may be written to the file system of a path; None when it does not say."""
         ...
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Whether the path leads to a file or a directory. OSError when nobody can tell, which is not a no."""
+        ...
 
     def file_size(self, path: str) -> int:
         """The length of a file that need not be open."""

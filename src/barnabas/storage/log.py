@@ -228,7 +228,10 @@ class Log(SegmentedLog):
         if self._active.hold():
             return
         if self._must_sync:
-            self.flush()  # as many files wait for their sync as may be open: this one waits for its own
+            # As many files wait for their sync as may be open: this one waits for its own. Where that has to wait, too,
+            # the file stays open until its flush. The records are in the log either way, and are not refused.
+            with suppress(StorageExhausted):
+                self.flush()
         else:
             self._active.let_go()
 

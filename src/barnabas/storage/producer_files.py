@@ -57,17 +57,22 @@ class ProducerFiles:
 
     def remove_between(self, after: int, before: int) -> None:
         """Remove snapshots in (after, before): an older point in the active segment is of no more use."""
-        self._remove(offset for offset in self.offsets() if after < offset < before)
+        self.remove(offset for offset in self.offsets() if after < offset < before)
+
+    def beyond(self, offset: int) -> list[int]:
+        """The offsets of snapshots of what is cut away at `offset`."""
+        return [found for found in self.offsets() if found > offset]
 
     def remove_beyond(self, offset: int) -> None:
         """Remove snapshots of what was cut away."""
-        self._remove(found for found in self.offsets() if found > offset)
+        self.remove(self.beyond(offset))
 
     def remove_below(self, offset: int) -> None:
         """Remove snapshots of what was deleted from the front."""
-        self._remove(found for found in self.offsets() if found < offset)
+        self.remove(found for found in self.offsets() if found < offset)
 
-    def _remove(self, offsets: Iterable[int]) -> None:
+    def remove(self, offsets: Iterable[int]) -> None:
+        """Remove the snapshots at these offsets."""
         for offset in list(offsets):
             with suppress(FileNotFoundError):  # retention removes those below the start on a thread of its own
                 self._disk.remove(segment_file(self._directory, offset, SNAPSHOT))

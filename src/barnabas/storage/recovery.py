@@ -18,6 +18,7 @@ from barnabas.core.replica.leader_epochs import EpochStart, LeaderEpochs
 from barnabas.core.replica.producers import ProducerStates
 from barnabas.storage.checkpoints import read_epochs, write_epochs
 from barnabas.storage.config import LogConfig
+from barnabas.storage.disk import OpenDirectory
 from barnabas.storage.log import Log
 from barnabas.storage.log_parts import Contents, LogContext
 from barnabas.storage.names import (
@@ -72,15 +73,20 @@ def open_log(
         return _Opening(partition, directory, config, context).open(is_clean=is_clean, is_new=is_new)
 
 
-def finish_swaps(context: LogContext, directory: str, swaps: list[tuple[int, int]]) -> None:
+def finish_swaps(
+    context: LogContext, directory: str, swaps: list[tuple[int, int]], names: list[str], opened: OpenDirectory
+) -> None:
     """Put finished compacted segments in the place of all segments with a base in [base, end base) of each.
+
+    `names` are those in the directory, and `opened` is that directory: nothing needs to be opened here, for there is no
+    way back.
 
     Also done again after a crash at any point of it. The swap file goes last, when all else is durable: as long as it
     is there, the swap is not finished. The transaction index comes with the segment and is in place before it,
     for the two must fit: aborted data would be seen without it, and committed data hidden by what it has too much.
     """
     disk = context.files.disk
-    for name in disk.list_dir(directory):
+    for name in names:
         for suffix in SEGMENT_SUFFIXES:
             base = base_offset_of(name, suffix)
             if base is not None and _is_replaced(base, suffix, swaps):
@@ -88,10 +94,10 @@ def finish_swaps(context: LogContext, directory: str, swaps: list[tuple[int, int
                 disk.remove(f"{directory}/{name}")
     for swap in swaps:
         _move(context, swap_txn_index_file(directory, *swap), segment_file(directory, swap[0], TXN_INDEX))
-    disk.sync_dir(directory)
+    opened.sync()
     for swap in swaps:
         _move(context, swap_file(directory, *swap), segment_file(directory, swap[0], LOG))
-    disk.sync_dir(directory)
+    opened.sync()
 
 
 def _is_replaced(base: int, suffix: str, swaps: list[tuple[int, int]]) -> bool:
@@ -227,7 +233,7 @@ class _Opening:
                 report.notes.append(f"removed unfinished {name}")
         swaps = [swap for name in names if (swap := parse_swap(name)) is not None]
         if swaps:
-            finish_swaps(self._context, self._directory, swaps)
+            finish_swaps(self._context, self._directory, swaps, names, self._disk.open_dir(self._directory))
             report.notes.append(f"finished the swap of {len(swaps)} compacted segments")
         names = self._disk.list_dir(self._directory)
         for name in [name for name in names if name.endswith(TXN_INDEX + SWAP)]:

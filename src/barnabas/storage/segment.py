@@ -72,7 +72,7 @@ class Segment(ReadableSegment):
             return False
         file = self.held
         if file is None:
-            file = self._open_to_write()
+            file = self.open_to_write()
         file.write(start, data)
         self._size = end
         if start == 0:
@@ -93,7 +93,7 @@ class Segment(ReadableSegment):
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return False
         indexes = self._active_indexes()
-        self._open_to_write().write(start, data)
+        self.open_to_write().write(start, data)
         for position, each_last_offset, max_timestamp in batches:
             self._note(indexes, start + position, each_last_offset, max_timestamp)
         self._size = start + len(data)
@@ -101,7 +101,7 @@ class Segment(ReadableSegment):
             self._begin(batches[0][2])
         return True
 
-    def _open_to_write(self) -> File:
+    def open_to_write(self) -> File:
         """The file, kept open until it is synced, so that its error cannot be lost: counted, or in `_unheld` when too
         many are. Before the write, for afterwards nothing may come in between.
         """

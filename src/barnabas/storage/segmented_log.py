@@ -291,7 +291,6 @@ class SegmentedLog:
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self._snapshot_size = 0
         self._epoch_file.note_if(self.epochs.truncate_to(end_offset))
-        self.write_epochs()
 
     def forget_epochs(self) -> None:
         """Everything is removed: what the log takes next may come from any epoch."""

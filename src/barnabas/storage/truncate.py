@@ -3,9 +3,14 @@
 The order is what makes a crash harmless. Before the end is cut, the recovery point is durably below the cut: what is
 appended afterwards must not pass for known-good data. Before the front is cut, the new start is durable: files
 that a crash brings back are then known to be deleted.
+
+Once the first file is cut or removed there is no way back. Whatever has to be opened or read for that comes before,
+where it can be refused and leaves no trace.
 """
 
-from barnabas.core.errors import OffsetOutOfRange
+from contextlib import suppress
+
+from barnabas.core.errors import OffsetOutOfRange, StorageExhausted
 from barnabas.core.replica.producers import ProducerStates
 from barnabas.storage.log import Log
 from barnabas.storage.lookup import aborted_in
@@ -24,11 +29,11 @@ def truncate_to(log: Log, offset: int) -> int:
     if offset <= log.segments[0].base_offset:
         reset_to(log, offset)
         return offset
-    log.context.health.check()
     segments = list(log.segments)
     last = max(index for index, segment in enumerate(segments) if segment.base_offset <= offset)
     kept, cut = segments[last], segments[last + 1 :]
-    with log.context.health.guarded(is_final=True):
+    health = log.context.health
+    with health.guarded():
         found = kept.find(offset)
         position = kept.size if found is None else found[0]
         end_offset = kept.end_offset_before(offset)
@@ -37,28 +42,52 @@ def truncate_to(log: Log, offset: int) -> int:
             return end_offset
         log.flush()  # what stays counts as durable from now on
         aborted_in(log, kept)  # whole, before it is cut
-        log.context.checkpoints.lower_recovery_point(log.partition, end_offset)
+        producers = producers_at(log, end_offset)
+        snapshots = log.producer_files.beyond(end_offset)
+        opened = log.context.files.disk.open_dir(log.directory)
+        _prepare_cut(log, kept, end_offset)
+    with health.guarded(is_final=True):
         for segment in reversed(cut):
             segment.remove()
-        if not kept.is_active:
-            kept.activate()
         kept.truncate(position, end_offset=end_offset)
-        log.producer_files.remove_beyond(end_offset)
-        log.context.files.disk.sync_dir(log.directory)
+        log.producer_files.remove(snapshots)
+        opened.sync()
         log.cut_end(segments[: last + 1], end_offset=end_offset)
-        log.producers = producers_at(log, end_offset)
+        log.producers = producers
+    with suppress(StorageExhausted), health.guarded():
+        log.write_epochs()  # or with the next checkpoint: recovery drops epochs behind the recovery point by itself
     return end_offset
+
+
+def _prepare_cut(log: Log, kept: Segment, end_offset: int) -> None:
+    """Make a segment active, its file open, and the transactions that are about to go gone from their index."""
+    checkpoints, name = log.context.checkpoints, log.partition
+    recovery_point, cleaned_to = checkpoints.recovery_point(name), checkpoints.cleaned_to(name)
+    was_active = kept.is_active
+    if not was_active:
+        kept.activate()
+    try:
+        kept.open_to_write()
+        checkpoints.lower_recovery_point(name, end_offset)
+        kept.txn_index.cut(end_offset)
+    except OSError:
+        checkpoints.set_recovery_point(name, recovery_point)
+        checkpoints.set_cleaned_to(name, cleaned_to)
+        if not was_active:
+            kept.release()
+            kept.end_close()
+        raise
 
 
 def reset_to(log: Log, offset: int) -> None:
     """Remove everything and go on at `offset`: for a follower whose leader no longer has what it holds."""
-    log.context.health.check()
-    with log.context.health.guarded(is_final=True):
+    with log.context.health.guarded():
         log.flush()  # the names of a new log; the rest is about to go
         log.context.checkpoints.lower_recovery_point(log.partition, 0)
         # Of a start that only the name of the first segment tells, nothing would be left.
         log.context.checkpoints.set_log_start(log.partition, log.log_start_offset)
         log.context.checkpoints.write_log_starts()
+    with log.context.health.guarded(is_final=True):
         for segment in reversed(log.segments):
             segment.remove()
         log.producer_files.remove_beyond(-1)

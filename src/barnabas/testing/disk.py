@@ -22,16 +22,15 @@ caller makes, renames from one directory to another (refused: EXDEV), stale bloc
 
 import errno
 import hashlib
-import io
 import zlib
 from collections import Counter, deque
 from contextlib import suppress
 from random import Random
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, TypeAlias
 
-from barnabas.core.records.batch import Buffer
 from barnabas.storage.disk import SyncFailed
 from barnabas.testing.disk_faults import Fault, Faults, Matching, any_path, find_fault
+from barnabas.testing.disk_handles import SimulatedCrash, SimulatedDirectory, SimulatedFile
 from barnabas.testing.disk_names import Directory, Node
 from barnabas.testing.disk_pages import SECTOR, CachedFile, Keep
 from barnabas.testing.disk_tree import Tree, check_replaceable, os_error
@@ -41,85 +40,6 @@ __all__ = ["SECTOR", "Keep", "Matching", "SimulatedCrash", "SimulatedDisk", "Sim
 Event: TypeAlias = tuple[str | int, ...]
 
 _TRACE_LENGTH: Final = 1000
-
-
-class SimulatedCrash(BaseException):
-    """The machine stopped in the middle of a call. Not an `Exception`: nothing on it may handle that."""
-
-
-class SimulatedFile:
-    """An open file of a simulated disk. It closes with its last reference, as a real one does."""
-
-    __slots__ = ("_boot", "_content", "_disk", "_is_open", "_path")
-
-    def __init__(self, disk: "SimulatedDisk", path: str, content: CachedFile, boot: int) -> None:
-        self._disk = disk
-        self._path = path
-        self._content = content
-        self._boot = boot
-        self._is_open = True
-
-    @property
-    def path(self) -> str:
-        """The path it was opened by; a later rename does not show here."""
-        return self._path
-
-    def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only at the end of the file."""
-        self._check_usable(position)
-        data = self._content.read(position, size)
-        self._disk._note_read(self._path, position, data)
-        return data
-
-    def read_nowait(self, position: int, size: int) -> bytes | None:
-        """As `read`: everything here is in memory."""
-        data = self.read(position, size)
-        return data if len(data) == size else None
-
-    def write(self, position: int, data: Buffer) -> None:
-        """Write all of `data` at `position`, extending the file as needed."""
-        self._check_usable(position)
-        self._disk._write(self._path, self._content, position, bytes(data))
-
-    def size(self) -> int:
-        """The length as every opener sees it."""
-        self._check_usable(0)
-        return self._content.size()
-
-    def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes, or extend it by zeros."""
-        self._check_usable(size)
-        self._disk._truncate(self._path, self._content, size)
-
-    def sync(self) -> None:
-        """Make the file's bytes and length durable; not its name."""
-        self._check_usable(0)
-        self._disk._sync(self._path, self._content)
-
-    def fileno(self) -> NoReturn:
-        """There is no descriptor."""
-        raise io.UnsupportedOperation("a simulated file has no descriptor")
-
-    def close(self) -> None:
-        """Close now rather than with the last reference."""
-        if self._is_open:
-            self._is_open = False
-            self._disk._note_close(self._boot)
-
-    def __del__(self) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"SimulatedFile({self._path!r})"
-
-    def _check_usable(self, position: int) -> None:
-        self._disk._running_tree()
-        if not self._is_open:
-            raise os_error(errno.EBADF, self._path)
-        if self._boot != self._disk._boot:
-            raise os_error(errno.ESTALE, self._path)
-        if position < 0:
-            raise os_error(errno.EINVAL, self._path)
 
 
 class SimulatedDisk:
@@ -152,9 +72,7 @@ class SimulatedDisk:
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
         """Open for reading and writing; `create` makes a missing file."""
         tree = self._running_tree()
-        fault = find_fault(self._faults.opens, path)
-        if fault:
-            raise fault.on(path)
+        self._check_opens(path)
         if create and tree.find(path) is None:
             content = CachedFile()
             self._add(path, content, "create")
@@ -167,7 +85,15 @@ class SimulatedDisk:
 
     def list_dir(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
-        return sorted(self._running_tree().directory(path).entries)
+        tree = self._running_tree()
+        self._check_opens(path)
+        return sorted(tree.directory(path).entries)
+
+    def open_dir(self, path: str) -> SimulatedDirectory:
+        """Open a directory, to sync it later."""
+        tree = self._running_tree()
+        self._check_opens(path)
+        return SimulatedDirectory(self, path, tree.directory(path), self._boot)
 
     def free_bytes(self, path: str) -> int | None:
         """What a test has put into `room`; without that nothing is said."""
@@ -204,6 +130,9 @@ class SimulatedDisk:
         if replaced is node:
             return  # one file by two names: POSIX leaves both
         check_replaceable(node, replaced, target)
+        fault = find_fault(self._faults.renames, target)
+        if fault:
+            raise fault.on(target)
         self._begin(("rename", source, target))
         directory.rename(old, new)
         self._end()
@@ -221,7 +150,9 @@ class SimulatedDisk:
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
-        self._sync(path, self._running_tree().directory(path))
+        tree = self._running_tree()
+        self._check_opens(path)
+        self._sync(path, tree.directory(path))
 
     def sync_all(self) -> None:
         """Make everything durable, files before the names that lead to them; each is a point to crash at.
@@ -286,11 +217,15 @@ class SimulatedDisk:
         self._faults.reads.append(Fault(matching, count, errno.EIO))
 
     def fail_open(self, matching: Matching = any_path, *, count: int | None = 1, error: int = errno.EMFILE) -> None:
-        """Files cannot be opened: the process, or the machine, has too many open."""
+        """Nothing can be opened, to be listed or synced neither: the process, or the machine, has too much open."""
         self._faults.opens.append(Fault(matching, count, error))
 
+    def fail_rename(self, matching: Matching = any_path, *, count: int | None = 1, error: int = errno.ENOSPC) -> None:
+        """Nothing can be renamed to a matching path: a directory, too, may need room."""
+        self._faults.renames.append(Fault(matching, count, error))
+
     def clear_faults(self) -> None:
-        """Disarm what `fail_sync`, `fail_write`, `fail_open` and `fail_read` armed. A crash alone mends no disk."""
+        """Disarm what the `fail_` methods armed. A crash alone mends no disk."""
         self._faults.clear()
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
@@ -312,6 +247,11 @@ class SimulatedDisk:
     def fingerprint(self) -> str:
         """A hash of every call so far, crashes included: equal for runs that did the same."""
         return self._digest.hexdigest()
+
+    def _check_opens(self, path: str) -> None:
+        fault = find_fault(self._faults.opens, path)
+        if fault:
+            raise fault.on(path)
 
     # What files call.
 

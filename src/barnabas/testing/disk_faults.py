@@ -46,12 +46,14 @@ class Faults:
     writes: list[Fault] = field(default_factory=list)
     syncs: list[Fault] = field(default_factory=list)
     opens: list[Fault] = field(default_factory=list)
+    renames: list[Fault] = field(default_factory=list)
 
     def clear(self) -> None:
         self.reads.clear()
         self.writes.clear()
         self.syncs.clear()
         self.opens.clear()
+        self.renames.clear()
 
 
 def find_fault(faults: list[Fault], path: str) -> Fault | None:

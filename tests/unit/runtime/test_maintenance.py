@@ -9,10 +9,11 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from barnabas.core.errors import StorageError
+from barnabas.core.errors import StorageError, StorageExhausted
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import iter_batches
 from barnabas.core.records.record import Record, decode_batch, encode_batch
+from barnabas.runtime.disk_watch import HealthLog
 from barnabas.runtime.flusher import Flusher
 from barnabas.runtime.maintenance import Maintenance, MaintenanceConfig
 from barnabas.runtime.partition import Logs, Partition
@@ -138,6 +139,24 @@ def test_the_new_start_is_durable_before_files_go() -> None:
         world.disk.crash(Keep.NOTHING)
         log = DataDir(world.disk, "/data").create_log(partition.name, SMALL)
         assert (log.log_start_offset, log.end_offset) == (10, 10)
+
+    run_world(scenario)
+
+
+def test_expired_files_that_cannot_be_removed_for_now_go_in_the_next_round() -> None:
+    async def scenario(world: World) -> None:
+        partition = world.partition()
+        world.fill(partition, 10, age_ms=2 * HOUR_MS)
+        await asyncio.sleep(1)
+        directory = f"/data/{partition.name}"
+        world.disk.fail_open(lambda path: path == directory and not world.disk.exists(f"{directory}/{0:020d}.log"))
+        with pytest.raises(StorageExhausted):
+            await world.maintenance.apply_retention()
+        assert partition.log_start_offset == 10
+        assert len([name for name in world.names(partition) if name.endswith(".snapshot")]) > 1
+        world.fill(partition, 1)  # of which nothing is due
+        await world.maintenance.apply_retention()
+        assert [name for name in world.names(partition) if name.endswith(".snapshot")] == [f"{10:020d}.snapshot"]
 
     run_world(scenario)
 
@@ -345,6 +364,7 @@ def test_silent_producers_are_forgotten() -> None:
 
 def test_a_directory_that_goes_offline_ends_maintenance_with_one_line(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(world: World) -> None:
+        world.data_dir.health.listener = HealthLog(world.data_dir.health, world.clock).note
         world.fill(world.partition(), 3)
         await asyncio.sleep(1)
         world.disk.fail_sync(lambda path: "checkpoint" in path)
@@ -356,7 +376,7 @@ def test_a_directory_that_goes_offline_ends_maintenance_with_one_line(caplog: py
     with caplog.at_level(logging.ERROR):
         run_world(scenario)
     assert len(caplog.records) == 1
-    assert "looked after no more" in caplog.text
+    assert "is taken offline" in caplog.text
 
 
 def test_any_other_error_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,11 +127,11 @@ class _Cleaning:
         )
         try:
             self._clean(BatchFilter(key_map, self._transactions, rules), clean_end)
+            if self._outputs:
+                plan.disk.sync_dir(plan.directory)
         except BaseException:
             self._discard()
             raise
-        if self._outputs:
-            plan.disk.sync_dir(plan.directory)
         return CompactionResult(plan, clean_end, tuple(self._outputs), len(key_map), key_map.memory_bytes)
 
     # The first pass

@@ -7,13 +7,18 @@ The order is what makes a crash harmless:
 2. The cleaned logs are renamed to names that say what they replace, and the directory is synced. That is the commit:
    from here on recovery finishes the swap, before it only removes leftovers. A crash may commit some segments
    and not others; each is right by itself.
-3. The swap is finished (`recovery.finish_swaps`), transaction indexes included.
+3. The swap is finished (`recovery.finish_swaps`), transaction indexes included. There is no way back, so whatever
+   has to be opened for that is opened before 2, where it can still be refused.
 4. The indexes follow. One that a crash loses is made anew from the log.
 5. The cleaner's checkpoint is raised. A crash before that costs a round over the same records.
 """
 
+from contextlib import suppress
+
+from barnabas.core.errors import StorageExhausted
 from barnabas.storage.compaction.cleaner import CompactionPlan, CompactionResult, remove_outputs
 from barnabas.storage.compaction.output import Output, cleaned_file, output_files
+from barnabas.storage.disk import OpenDirectory
 from barnabas.storage.log import Log
 from barnabas.storage.names import INDEX, LOG, TIME_INDEX, segment_file, swap_file
 from barnabas.storage.recovery import finish_swaps
@@ -26,11 +31,9 @@ def apply(log: Log, result: CompactionResult) -> bool:
         discard(result)
         return False
     checkpoints = log.context.checkpoints
+    if result.outputs:
+        _swap_or_discard(log, result)
     with log.context.health.guarded():
-        if result.outputs:
-            _raise_recovery_point(log, result.outputs[-1].end_base_offset)
-            with log.context.health.guarded(is_final=True):
-                _swap(log, result)
         checkpoints.set_cleaned_to(log.partition, result.cleaned_to)
         checkpoints.write()
     return True
@@ -60,20 +63,56 @@ def _raise_recovery_point(log: Log, end_offset: int) -> None:
     log.context.checkpoints.write()
 
 
-def _swap(log: Log, result: CompactionResult) -> None:
+def _swap_or_discard(log: Log, result: CompactionResult) -> None:
+    health = log.context.health
+    try:
+        with health.guarded():
+            _raise_recovery_point(log, result.outputs[-1].end_base_offset)
+            names = log.context.files.disk.list_dir(log.directory)
+            opened = log.context.files.disk.open_dir(log.directory)
+            _commit(log, result.outputs, opened)
+    except StorageExhausted:
+        with health.guarded():
+            discard(result)
+        raise
+    with health.guarded(is_final=True):
+        _finish(log, result.outputs, names, opened)
+    with suppress(StorageExhausted), health.guarded():
+        _remove_useless(log, result.outputs)
+
+
+def _commit(log: Log, outputs: tuple[Output, ...], opened: OpenDirectory) -> None:
     disk, directory = log.context.files.disk, log.directory
-    for output in result.outputs:
-        cleaned = cleaned_file(directory, output.base_offset, LOG)
-        disk.rename(cleaned, swap_file(directory, output.base_offset, output.end_base_offset))
-    disk.sync_dir(directory)
-    for segment in _replaced(log, result.outputs):
+    try:
+        for output in outputs:
+            disk.rename(cleaned_file(directory, output.base_offset, LOG), _swap_name(directory, output))
+    except OSError:
+        # Those that have their new name must lose it, durably: a crash would one day put them in the place of whatever
+        # the log has there by then.
+        with log.context.health.guarded(is_final=True):
+            for output in outputs:
+                if disk.exists(_swap_name(directory, output)):
+                    disk.remove(_swap_name(directory, output))
+            opened.sync()
+        raise
+    opened.sync()
+
+
+def _swap_name(directory: str, output: Output) -> str:
+    return swap_file(directory, output.base_offset, output.end_base_offset)
+
+
+def _finish(log: Log, outputs: tuple[Output, ...], names: list[str], opened: OpenDirectory) -> None:
+    disk, directory = log.context.files.disk, log.directory
+    for segment in _replaced(log, outputs):
         segment.retire()  # before other files take its names: a lookup in another thread must not mix the two
-    finish_swaps(log.context, directory, [(output.base_offset, output.end_base_offset) for output in result.outputs])
-    for output in result.outputs:
+    swaps = [(output.base_offset, output.end_base_offset) for output in outputs]
+    finish_swaps(log.context, directory, swaps, names, opened)
+    for output in outputs:
         for suffix in (INDEX, TIME_INDEX):
             target = segment_file(directory, output.base_offset, suffix)
             disk.rename(cleaned_file(directory, output.base_offset, suffix), target)
-    _take_over(log, result.outputs)
+    _take_over(log, outputs)
 
 
 def _take_over(log: Log, outputs: tuple[Output, ...]) -> None:
@@ -91,6 +130,10 @@ def _take_over(log: Log, outputs: tuple[Output, ...]) -> None:
     ]
     kept = [segment for segment in log.segments if segment not in replaced]
     log.set_segments(sorted([*kept, *cleaned], key=lambda segment: segment.base_offset))
+
+
+def _remove_useless(log: Log, outputs: tuple[Output, ...]) -> None:
+    """Remove what the swap left without use. What stays does no harm; opening the log, or the next swap, removes it."""
     _remove_empty(log)
     for output in outputs:
         log.producer_files.remove_between(output.base_offset, output.end_base_offset)
