@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from barnabas.core.errors import InvalidRequest
+from barnabas.spark.pipelines.json_documents import MARK, read_json
 from barnabas.spark.pipelines.model import Parse
 from barnabas.spark.pipelines.problems import part
 
@@ -26,7 +27,7 @@ ERROR_HEADERS: Final = (
 )
 _PARSED: Final = "__parsed"
 _ERROR: Final = "__error"
-_CORRUPT: Final = "_corrupt_record"
+_READ: Final = "__read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,6 @@ def split(frame: "DataFrame", parse: Parse, *, base: Path, pipeline: str) -> Spl
     with part("schema" if parse.schema_file is None else "schema_file"):
         parsed = _parse(frame, parse, read_schema(parse, base))
     checked = _check(parsed, parse.checks)
-    # A condition on the error alone would let Spark read each record twice.
     good = _good_columns(checked.where(F.col(_ERROR).isNull()), parse)
     return Split(good, _dead_letters(checked.where(F.col(_ERROR).isNotNull()), parse, pipeline))
 
@@ -69,17 +69,8 @@ def _parse(frame: "DataFrame", parse: Parse, schema: str) -> "DataFrame":
 
         decoded = frame.withColumn(_PARSED, avro_decoder(schema, confluent=parse.confluent)(value))
         return decoded.withColumn(_ERROR, F.col(f"{_PARSED}.{_ERROR}"))
-    text = value.cast("string")
-    schema = schema.rstrip().rstrip(",")
-    _ = frame.sparkSession.createDataFrame(
-        [], schema
-    ).columns  # says where in it something is wrong, as from_json does not
-    with_corrupt = f"{schema}, {_CORRUPT} string"
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    read = frame.withColumn(_PARSED, F.from_json(text, with_corrupt, options))
-    is_bad = value.isNotNull() & (F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull())
-    reason = F.when(F.try_parse_json(text).isNull(), "not JSON").otherwise(f"does not fit the schema: {schema.strip()}")
-    return read.withColumn(_ERROR, F.when(is_bad, reason))
+    read = read_json(frame, parse.column, schema, into=_READ)
+    return read.frame.withColumns({_PARSED: read.parsed, _ERROR: read.error}).drop(_READ)
 
 
 def _check(frame: "DataFrame", checks: Sequence[str]) -> "DataFrame":
@@ -111,7 +102,7 @@ def _parsed_names(frame: "DataFrame") -> list[str]:
     if _PARSED not in frame.columns:
         return []
     names: list[str] = frame.select(f"{_PARSED}.*").columns
-    return [name for name in names if name not in (_CORRUPT, _ERROR)]
+    return [name for name in names if name != _ERROR and not name.startswith(MARK)]
 
 
 def _good_columns(frame: "DataFrame", parse: Parse) -> "DataFrame":
