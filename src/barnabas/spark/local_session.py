@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.spark.java import find_java
+from barnabas.spark.pushdown import push_down_conditions
 from barnabas.spark.spark_home import lean_spark_home
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def _started(builder: "SparkSession.Builder") -> "SparkSession":
     accumulators = getattr(spark.sparkContext, "_accumulatorServer", None)
     if accumulators is not None and "handle_error" not in vars(accumulators):
         allow_hangups(accumulators)
+    push_down_conditions(spark)
     return spark
 
 

@@ -35,6 +35,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from barnabas.core.model import TopicPartition
+from barnabas.spark.source.conditions import OPTION as CONDITIONS
+from barnabas.spark.source.conditions import Conditions, parse_conditions
 from barnabas.spark.source.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_partitions
 from barnabas.spark.source.option_values import OptionText
 from barnabas.spark.source.refusals import InvalidOption
@@ -76,7 +78,7 @@ _WITHOUT_EFFECT: Final = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
 )
-_KNOWN: Final = (*_SELECTIONS, *_STARTS, *_ENDS, *_STREAM_ONLY, *_BOTH, *_WITHOUT_EFFECT)
+_KNOWN: Final = (*_SELECTIONS, *_STARTS, *_ENDS, *_STREAM_ONLY, *_BOTH, *_WITHOUT_EFFECT, CONDITIONS)
 _KAFKA: Final = "kafka."
 # What Spark's own source refuses too: it decides on these.
 _NOT_FOR_USERS: Final = (
@@ -156,6 +158,7 @@ class ReadOptions:
     is_committed: bool
     group: str | None
     patience_s: float
+    conditions: Conditions = field(default_factory=Conditions)
 
 
 def parse_options(given: Mapping[str, str], mode: Mode | None) -> ReadOptions:
@@ -184,6 +187,7 @@ def parse_options(given: Mapping[str, str], mode: Mode | None) -> ReadOptions:
         is_committed=_is_committed(text),
         group=_group(text),
         patience_s=text.duration_ms(f"{_KAFKA}default.api.timeout.ms", default_ms=_FIRST_CONTACT_MS) / 1000,
+        conditions=parse_conditions((text.text(CONDITIONS) or "").splitlines()),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from barnabas.core.model import TopicPartition
+from barnabas.spark.source.conditions import Conditions
 from barnabas.spark.source.data_loss import Backwards, Loss, Uncommitted, report_loss, report_uncommitted
 from barnabas.spark.source.lookup import Lookup
 from barnabas.spark.source.offsets import EARLIEST, LATEST
@@ -25,7 +26,11 @@ class Extent:
 
 
 def batch_ranges(lookup: Lookup, keys: list[TopicPartition], options: ReadOptions) -> list[OffsetRange]:
-    """What a batch reads of partitions that exist; what cannot be read is refused, or left out with a warning."""
+    """What a batch reads of partitions that exist; what cannot be read is refused, or left out with a warning.
+
+    Partitions that the conditions of the query leave out are not among it.
+    """
+    keys = [key for key in keys if options.conditions.wants(key.partition)]
     starts = resolve_start(lookup, keys, options)
     ends = resolve_end(lookup, keys, options)
     wanted = [OffsetRange(key, starts[key], ends[key]) for key in keys]
@@ -39,10 +44,27 @@ def batch_ranges(lookup: Lookup, keys: list[TopicPartition], options: ReadOption
     waiting = [each for each in problems if isinstance(each, Uncommitted)]
     report_uncommitted(waiting, fail=fail)
     readable = {each.key: each.start_offset for each in waiting}
-    return [
+    committed = [
         OffsetRange(each.key, each.start_offset, min(each.end_offset, readable.get(each.key, each.end_offset)))
         for each in ranges
     ]
+    return _under_conditions(lookup, committed, options.conditions)
+
+
+def _under_conditions(lookup: Lookup, ranges: Iterable[OffsetRange], conditions: Conditions) -> list[OffsetRange]:
+    """What conditions leave of ranges."""
+    clipped = [conditions.clip(each) for each in ranges]
+    first_ms = conditions.not_before_ms
+    if first_ms is None:
+        return clipped
+    firsts = lookup.offsets({each.key: first_ms for each in clipped if each.count > 0})
+    return [_from(each, firsts.get(each.key, -1)) for each in clipped]
+
+
+def _from(range_: OffsetRange, first: int) -> OffsetRange:
+    """A range without what is before an offset; with -1, of which nothing is behind, nothing of it."""
+    start = range_.end_offset if first < 0 else min(max(first, range_.start_offset), range_.end_offset)
+    return OffsetRange(range_.key, start, range_.end_offset)
 
 
 def available(lookup: Lookup, wanted: Iterable[OffsetRange]) -> tuple[list[OffsetRange], list[Loss]]:
