@@ -12,7 +12,7 @@ from deltalake.exceptions import CommitFailedError
 from barnabas.core.errors import InvalidRequest
 from barnabas.spark.tables import delta, iceberg, steps
 from barnabas.spark.tables.files import PartFiles, WrittenFile
-from barnabas.spark.tables.identity import Batch
+from barnabas.spark.tables.identity import Batch, fingerprint
 from barnabas.spark.tables.settings import TableSettings
 from barnabas.spark.tables.steps import Step
 from tests.spark.pipelines.conftest import rows_of_delta
@@ -35,7 +35,7 @@ class Batches:
         self.settings = TableSettings(form, str(directory / kind), evolve=True, **merge, **table)
 
     def commit(self, batch_id: int, rows: Any, digest: str = "") -> None:
-        batch = Batch("q", batch_id, digest)
+        batch = Batch("q", batch_id, fingerprint(digest, len(rows)))
         if self._kind == "iceberg":
             files = write(iceberg.files_root(self.settings), rows)
             iceberg.commit_files(self.settings, rows.schema, files, batch=batch)
@@ -140,12 +140,40 @@ def test_a_batch_that_is_not_the_one_in_the_table_is_refused(kind: str, tmp_path
     batches = Batches(kind, tmp_path)
     rows = [pa.table({"id": [number]}) for number in range(4)]
     for number in range(3):
-        batches.commit(number, rows[number], digest=f"offsets {number}")
+        batches.commit(number, rows[number], digest=str(number) * 32)
 
-    batches.commit(2, rows[2], digest="offsets 2")
+    batches.commit(2, rows[2], digest="2" * 32)
     with pytest.raises(InvalidRequest, match=r"batch 2 of query q already, with other offsets.* Nothing was added"):
-        batches.commit(2, rows[3], digest="other offsets")
+        batches.commit(2, rows[3], digest="f" * 32)
     with pytest.raises(InvalidRequest, match=r"batch 2 of query q already, and this is batch 1.* Nothing was added"):
-        batches.commit(1, rows[3], digest="offsets 1")
+        batches.commit(1, rows[3], digest="1" * 32)
 
     assert [row["id"] for row in batches.read()] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_where_offsets_are_not_known_a_batch_of_another_count_of_rows_is_refused(kind: str, tmp_path: Path) -> None:
+    batches = Batches(kind, tmp_path)
+    batches.commit(0, pa.table({"id": [0]}))
+
+    batches.commit(0, pa.table({"id": [0]}))
+    batches.commit(0, pa.table({"id": [0]}), digest="f" * 32)  # another kind of knowledge: nothing to compare
+    with pytest.raises(InvalidRequest, match=r"batch 0 of query q already, with another count of rows"):
+        batches.commit(0, pa.table({"id": [1, 2]}))
+
+    assert [row["id"] for row in batches.read()] == [0]
+
+
+def test_what_was_added_is_known_however_much_others_have_added_since(tmp_path: Path) -> None:
+    """A table of many writers: the commit of the batch is far back in a log that is cleaned up."""
+    batches = Batches("delta", tmp_path)
+    batches.commit(0, pa.table({"id": [0]}), digest="a" * 32)
+    for _ in range(101):
+        delta.open_table(batches.settings).alter.set_table_properties({"delta.appendOnly": "false"})
+    table = delta.open_table(batches.settings)
+    table.create_checkpoint()
+
+    with pytest.raises(InvalidRequest, match="with other offsets"):
+        batches.commit(0, pa.table({"id": [1]}), digest="b" * 32)
+
+    assert [row["id"] for row in batches.read()] == [0]

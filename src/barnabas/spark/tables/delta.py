@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.core.errors import InvalidRequest
 from barnabas.spark.tables import fitting, steps, tombstones
 from barnabas.spark.tables.files import WrittenFile, local_path, open_filesystem, without
-from barnabas.spark.tables.identity import Batch, is_same
+from barnabas.spark.tables.identity import UNKNOWN, Batch, is_same
 from barnabas.spark.tables.settings import DELETE_COLUMN, TableSettings
 from barnabas.spark.tables.steps import Step
 
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 STAGING = "_barnabas_staging"
-_BATCH = "barnabas.batch"
-_SOURCE = "barnabas.source"
-_LOOKED_AT = 100  # commits, for what was noted with the last batch
+_SOURCE = ".source"  # the transaction whose version is the fingerprint of a query's last batch
 
 
 def import_deltalake() -> Any:
@@ -32,15 +30,9 @@ def import_deltalake() -> Any:
 def is_done(table: "DeltaTable", settings: TableSettings, batch: Batch) -> bool:
     """Whether the table has this batch already."""
     number = table.transaction_version(batch.query_id)
-    last = None if number is None else Batch(batch.query_id, number, _digest_of(table, batch.query_id, number))
+    source = table.transaction_version(f"{batch.query_id}{_SOURCE}")
+    last = None if number is None else Batch(batch.query_id, number, UNKNOWN if source is None else source)
     return is_same(batch, last, f"the table {settings.path}")
-
-
-def _digest_of(table: "DeltaTable", query_id: str, number: int) -> str:
-    """What was noted with a batch; nothing if its commit is not among the last ones."""
-    mark = f"{query_id}/{number}"
-    found = (each.get(_SOURCE, "") for each in table.history(_LOOKED_AT) if each.get(_BATCH) == mark)
-    return str(next(found, ""))
 
 
 def commit_files(
@@ -214,9 +206,12 @@ def _open_or_create(settings: TableSettings, schema: "pa.Schema") -> "DeltaTable
 def _properties(batch: Batch) -> "CommitProperties":
     from deltalake import CommitProperties, Transaction
 
+    # Tables keep transactions for as long as they live; what is noted with a commit goes when the log is cleaned up.
     return CommitProperties(
-        app_transactions=[Transaction(batch.query_id, batch.number)],
-        custom_metadata={_BATCH: f"{batch.query_id}/{batch.number}", _SOURCE: batch.digest},
+        app_transactions=[
+            Transaction(batch.query_id, batch.number),
+            Transaction(f"{batch.query_id}{_SOURCE}", batch.fingerprint),
+        ]
     )
 
 

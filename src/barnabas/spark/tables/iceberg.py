@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.core.errors import InvalidRequest
 from barnabas.spark.tables import fitting, steps
 from barnabas.spark.tables.files import WrittenFile, local_path, open_filesystem
-from barnabas.spark.tables.identity import Batch, is_same
+from barnabas.spark.tables.identity import UNKNOWN, Batch, is_same
 from barnabas.spark.tables.settings import TableSettings
 from barnabas.spark.tables.steps import Step
 
@@ -48,7 +48,7 @@ def commit_files(settings: TableSettings, schema: "pa.Schema", files: Sequence[W
             return
         steps.reached(Step.READY, settings.path)
         try:
-            _add(table, settings, files, {f"{_PROPERTY}{batch.query_id}": f"{batch.number}:{batch.digest}"})
+            _add(table, settings, files, {f"{_PROPERTY}{batch.query_id}": f"{batch.number}:{batch.fingerprint}"})
         except CommitFailedException:
             if not left:
                 raise
@@ -61,8 +61,8 @@ def commit_files(settings: TableSettings, schema: "pa.Schema", files: Sequence[W
 def is_done(table: "Table", settings: TableSettings, batch: Batch) -> bool:
     """Whether the table has this batch already."""
     mark = table.properties.get(f"{_PROPERTY}{batch.query_id}")
-    number, _, digest = (mark or "").partition(":")
-    last = Batch(batch.query_id, int(number), digest) if mark else None
+    number, _, source = (mark or "").partition(":")
+    last = Batch(batch.query_id, int(number), int(source or UNKNOWN)) if mark else None
     return is_same(batch, last, f"the table {settings.table}")
 
 

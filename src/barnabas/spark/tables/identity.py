@@ -1,16 +1,27 @@
-"""Whether a table has a batch: by its query and number, and by a digest of what its sources gave for it."""
+"""Whether a table has a batch: by its query and number, and by a fingerprint of what its sources gave for it."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.core.errors import InvalidRequest
 
+UNKNOWN: Final = 0
+_DIGITS: Final = 15  # of a digest, so that a fingerprint fits where a table keeps a version
+
 
 class Batch(NamedTuple):
-    """A batch of a query; the digest is empty where what it reads is not known."""
+    """A batch of a query."""
 
     query_id: str
     number: int
-    digest: str = ""
+    fingerprint: int = UNKNOWN
+
+
+def fingerprint(digest: str, row_count: int) -> int:
+    """What tells two batches of one number apart: the offsets they read, by their digest; else their count of rows.
+
+    One kind is even and the other odd: nothing follows from comparing the two.
+    """
+    return int(digest[:_DIGITS], 16) + 1 << 1 if digest else row_count << 1 | 1
 
 
 def is_same(batch: Batch, last: Batch | None, where: str) -> bool:
@@ -24,10 +35,15 @@ def is_same(batch: Batch, last: Batch | None, where: str) -> bool:
             "with the newest checkpoint. Without it, begin a new checkpoint with 'startingOffsets' behind what the "
             "table has"
         )
-    if last.digest and batch.digest and last.digest != batch.digest:
+    if _differ(last.fingerprint, batch.fingerprint):
+        what = "another count of rows" if batch.fingerprint % 2 else "other offsets of its source"
         raise InvalidRequest(
-            f"{where} has batch {batch.number} of query {batch.query_id} already, with other offsets of its source: "
+            f"{where} has batch {batch.number} of query {batch.query_id} already, with {what}: "
             "this is an old copy of the checkpoint. Nothing was added. Go on with the newest checkpoint, or begin a "
             "new one with 'startingOffsets' behind what the table has"
         )
     return True
+
+
+def _differ(one: int, other: int) -> bool:
+    return UNKNOWN not in (one, other) and one % 2 == other % 2 and one != other

@@ -23,7 +23,7 @@ from barnabas.spark.checkpoints import source_digest
 from barnabas.spark.tables import delta, iceberg, steps
 from barnabas.spark.tables.files import PartFiles, WrittenFile, read_batches, table_schema
 from barnabas.spark.tables.fitting import plain_types
-from barnabas.spark.tables.identity import Batch
+from barnabas.spark.tables.identity import Batch, fingerprint
 from barnabas.spark.tables.settings import TableSettings
 from barnabas.spark.tables.steps import Step
 
@@ -182,7 +182,8 @@ class _TwoPhases:
             return  # nothing to add, so nothing that could be added twice
         settings, schema = self._settings, self._arrow_schema()
         number = told[0].batch_id
-        batch = Batch(told[0].query_id, number, source_digest(settings.checkpoint, number))
+        digest = source_digest(settings.checkpoint, number)
+        batch = Batch(told[0].query_id, number, fingerprint(digest, sum(each.rows for each in files)))
         if settings.format == "iceberg":
             iceberg.commit_files(settings, schema, files, batch=batch)
         elif settings.merge_keys:
