@@ -19,7 +19,7 @@ from barnabas.spark.pipelines.model import (
     duration_ms,
 )
 from barnabas.spark.pipelines.problems import part
-from barnabas.spark.tables.files import open_filesystem
+from barnabas.spark.tables.files import open_filesystem, write_durably
 from barnabas.spark.tables.fitting import check_fits
 from barnabas.spark.tables.settings import DELETE_COLUMN, TableSettings
 
@@ -216,12 +216,10 @@ def _writer_id(checkpoint: str) -> str:
     """A name that lives as long as the checkpoint: a new checkpoint counts its batches from 0 again."""
     filesystem, path = open_filesystem(checkpoint, _MARK)
     info: Any = filesystem.get_file_info(path)
-    if info.is_file:
+    if info.is_file and info.size:  # an empty one is from before they were written whole
         with filesystem.open_input_stream(path) as stream:
-            name: str = stream.read().decode()
-            return name
+            known: str = stream.read().decode()
+            return known
     name = uuid.uuid4().hex
-    filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-    with filesystem.open_output_stream(path) as stream:
-        stream.write(name.encode())
+    write_durably(filesystem, path, name.encode())
     return name

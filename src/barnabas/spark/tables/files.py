@@ -120,6 +120,19 @@ def open_filesystem(root: str, path: str = "") -> tuple[Any, str]:
     return filesystem, f"{base.rstrip('/')}/{path}"
 
 
+def write_durably(filesystem: Any, path: str, content: bytes) -> None:
+    """Make a file that is on disk, whole, when this returns, and is not there before."""
+    filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+    is_local = filesystem.type_name == "local"  # elsewhere an object is there as a whole or not at all
+    unfinished = f"{path}.unfinished" if is_local else path
+    with filesystem.open_output_stream(unfinished) as stream:
+        stream.write(content)
+    if is_local:
+        _sync(Path(unfinished))
+        Path(unfinished).replace(path)
+        _sync(Path(path))
+
+
 def split(batch: "pa.RecordBatch", columns: list[str]) -> Iterator[tuple[Values, "pa.RecordBatch"]]:
     """The rows of a batch by the values of some columns."""
     import pyarrow as pa
