@@ -3,24 +3,52 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple, TypeGuard
 from urllib.parse import unquote, urlsplit
 
 _HEAD_LINES: Final = 2  # the version of the log, and the time and settings of the run: not what is read
 _DIGEST_BYTES: Final = 16
+_MOST_CHARACTERS: Final = 4_000  # of offsets that are kept for people: some hundred partitions
 
 
-def source_digest(checkpoint: str | None, batch_id: int) -> str:
-    """A digest of what a batch reads; nothing where the checkpoint is not a directory of this machine."""
+class SourceOffsets(NamedTuple):
+    """Up to where a batch reads, and a digest of it; both are empty where the checkpoint cannot be read from here."""
+
+    topics: str = ""  # those of topics, as the option 'startingOffsets' takes them; empty if that is long
+    digest: str = ""
+
+
+def source_offsets(checkpoint: str | None, batch_id: int) -> SourceOffsets:
+    """What the sources of a query give for a batch."""
     directory = _local(checkpoint)
     if directory is None:
-        return ""
+        return SourceOffsets()
     try:
         offsets = (directory / "offsets" / str(batch_id)).read_text().splitlines()[_HEAD_LINES:]
-        parts = [part for number, offset in enumerate(offsets) for part in (offset, *_files(directory, number, offset))]
+        parsed = [json.loads(offset) if offset.startswith("{") else None for offset in offsets]
+        files = [_files(directory, number, each) for number, each in enumerate(parsed)]
     except (OSError, ValueError):
-        return ""
-    return hashlib.blake2b("\n".join(parts).encode(), digest_size=_DIGEST_BYTES).hexdigest()
+        return SourceOffsets()
+    parts = [part for offset, listed in zip(offsets, files, strict=True) for part in (offset, *listed)]
+    digest = hashlib.blake2b("\n".join(parts).encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    topics = " and ".join(_starting_offsets(each) for each in parsed if _is_of_topics(each))
+    return SourceOffsets(topics if len(topics) <= _MOST_CHARACTERS else "", digest)
+
+
+def begin_anew(topics: str, what_is_there: str) -> str:
+    """Advice to whoever has no checkpoint to go on with."""
+    which = f": {topics}" if topics else ""
+    return f"begin a new checkpoint with 'startingOffsets' right after {what_is_there}{which}"
+
+
+def _is_of_topics(offset: Any) -> TypeGuard[dict[str, dict[str, int]]]:
+    return isinstance(offset, dict) and bool(offset) and all(isinstance(each, dict) for each in offset.values())
+
+
+def _starting_offsets(offset: dict[str, dict[str, int]]) -> str:
+    """Without what has no partitions: that says which topics they were."""
+    named = {topic: partitions for topic, partitions in offset.items() if partitions}
+    return json.dumps(named, separators=(",", ":"))
 
 
 def _local(checkpoint: str | None) -> Path | None:
@@ -32,10 +60,9 @@ def _local(checkpoint: str | None) -> Path | None:
     return Path(unquote(parts.path) if parts.scheme else checkpoint)
 
 
-def _files(directory: Path, source: int, offset: str) -> list[str]:
+def _files(directory: Path, source: int, offset: Any) -> list[str]:
     """Of a source of files, the names of those that the offset stands for, as it has written them down."""
-    about = json.loads(offset) if offset.startswith("{") else None
-    number = about.get("logOffset") if isinstance(about, dict) else None
+    number = offset.get("logOffset") if isinstance(offset, dict) else None
     if number is None:
         return []
     log = directory / "sources" / str(source)

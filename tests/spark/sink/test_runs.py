@@ -3,6 +3,9 @@
 A task prepares, a driver publishes; a `Run` is what one start of the query has of both.
 """
 
+import dataclasses
+import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -229,6 +232,47 @@ def test_a_batch_that_took_too_long_is_not_published_in_part(
     assert bus.transactions(states=["Ongoing"]) == []
 
 
+def test_a_write_that_nobody_runs_again_is_not_published_in_part_when_a_task_lost_its_id(
+    bus: Bus, barnabas_broker: Any, options: WriteOptions
+) -> None:
+    """To an attempt of another try at its stage, which is counted from 0 again."""
+    given = {"kafka.bootstrap.servers": barnabas_broker.bootstrap, "topic": "out"}
+    run = Run(parse_options(given, "batch"))
+    shares = run.prepare_all()
+    take_over(options, Share(OWNER, 1, 0).transactional_id(options.prefix))
+
+    with closing(run.publisher), pytest.raises(TransactionTimedOut, match="Nothing was published"):
+        run.publish(shares)
+
+    assert published(bus) == []
+    assert bus.transactions(states=["Ongoing"]) == []
+
+
+def test_a_share_that_the_cluster_has_ended_after_the_intent_is_published_again(
+    bus: Bus, options: WriteOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No transaction is prepared in the cluster's eyes: it ends each when its time is over."""
+    runs = [Run(dataclasses.replace(options, transaction_timeout_ms=1_000)) for _ in range(2)]
+    shares = runs[0].prepare_all()
+    crash_at(monkeypatch, Step.INTENDED)
+    with pytest.raises(Crash):
+        runs[0].publish(shares)
+    monkeypatch.undo()
+    deadline = time.monotonic() + 60
+    while bus.transactions(states=["Ongoing"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert published(bus) == []
+
+    again = runs[1].prepare_all()
+    assert [share.was_published_before for share in again] == [False] * 3
+    runs[1].publish(again)
+
+    assert published(bus) == ALL
+    for run in runs:
+        run.publisher.close()
+
+
 def test_a_driver_that_was_replaced_publishes_nothing(bus: Bus, start: Callable[[], Run]) -> None:
     """It had hung since its tasks were done; the other run is complete."""
     hung = start()
@@ -316,10 +360,38 @@ def test_other_rows_than_were_published_are_refused(bus: Bus, start: Callable[[]
     run.publish(run.prepare_all())
     (tmp_path / "offsets" / "0").write_text('v1\n{"batchTimestampMs":2}\n{"t":{"0":77}}')
 
-    with pytest.raises(InvalidRequest, match="with other offsets of its source"):
+    with pytest.raises(InvalidRequest, match="with other offsets of its source") as refused:
         start().prepare(0, ROWS[0])
 
+    assert str(refused.value).endswith("""'startingOffsets' right after what was published: {"t":{"0":0}}""")
     assert seen_at_all(bus) == ALL
+
+
+def test_an_old_checkpoint_leads_on_only_when_all_before_is_published(
+    bus: Bus, start: Callable[[], Run], options: WriteOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver died while it published batch 1, and its disk with it; what is left is a copy from before batch 0."""
+    run = start()
+    run.publish(run.prepare_all())
+    shares = run.prepare_all({0: ["g"], 1: ["h"]}, batch_id=1)
+    with monkeypatch.context() as patched:
+        crash_at(patched, Step.PART_PUBLISHED)
+        with pytest.raises(Crash):
+            run.publish(shares, batch_id=1)
+
+    with pytest.raises(InvalidRequest, match=re.escape('right after what was published: {"t":{"0":1}}')):
+        start().prepare(0, ROWS[0])
+    assert published(bus) == sorted([*ALL, "g", "h"])
+
+    shares = run.prepare_all({0: ["i"], 1: ["j"]}, batch_id=2)
+    with monkeypatch.context() as patched:
+        crash_at(patched, Step.PART_PUBLISHED)
+        with pytest.raises(Crash):
+            run.publish(shares, batch_id=2)
+    take_over(options, Share(OWNER, 1, 0).transactional_id(options.prefix))
+
+    with pytest.raises(InvalidRequest, match="newest checkpoint: only a part of batch 2 was published"):
+        start().prepare(0, ROWS[0])
 
 
 def test_a_ledger_names_many_shares_and_does_without_names_when_there_are_too_many(
@@ -333,7 +405,7 @@ def test_a_ledger_names_many_shares_and_does_without_names_when_there_are_too_ma
         transaction.initialise(10)
         for count in (1, 1_000, 50_000, 2):
             shares = tuple(Prepared(task, 0, 10**6 + task * 7919, task % 7, task * 104_729) for task in range(count))
-            intent = Intent(count, f"token-{count}", "t" * 249, "d" * 32, shares)
+            intent = Intent(count, f"token-{count}", "t" * 249, "d" * 32, shares, "offsets" * 500)
             ledger.write(transaction, intent)
             transaction.end(commit=True)
 
@@ -341,7 +413,7 @@ def test_a_ledger_names_many_shares_and_does_without_names_when_there_are_too_ma
 
             assert found is not None
             assert (found.batch_id, found.token, found.sink) == (count, f"token-{count}", "t" * 249)
-            assert found.shares == (None if count == 50_000 else shares)
+            assert (found.shares, found.topics) == ((None, "") if count == 50_000 else (shares, "offsets" * 500))
 
 
 def test_without_names_the_progress_of_each_task_tells(

@@ -22,7 +22,7 @@ from barnabas.client.brokers import Brokers
 from barnabas.client.coordinators import Coordinators
 from barnabas.client.errors import ProducerBroken, Refused, TransactionFenced, TransactionTimedOut, Unreachable
 from barnabas.core.errors import BarnabasError
-from barnabas.spark.checkpoints import source_digest
+from barnabas.spark.checkpoints import source_offsets
 from barnabas.spark.sink import steps
 from barnabas.spark.sink.ledger import Intent, Ledger
 from barnabas.spark.sink.messages import NOTHING_SEEN, ShareWritten
@@ -125,11 +125,13 @@ class BatchPublisher:
 
     def _write_intent(self, batch_id: int, prepared: Sequence[Prepared], before: Sequence[Prepared]) -> None:
         is_again = self._entry is not None and self._entry.batch_id == batch_id
+        source = source_offsets(self._options.checkpoint, batch_id)
         entry = Intent(
             batch_id,
             token=uuid.uuid4().hex[:16],
             sink=self._options.sink,
-            digest=source_digest(self._options.checkpoint, batch_id),
+            digest=source.digest,
+            topics=source.topics,
             shares=None if is_again and self._entry and self._entry.shares is None else (*before, *prepared),
         )
         self._is_ours = False  # until it is known what became of it
@@ -140,19 +142,23 @@ class BatchPublisher:
     # Transactions of tasks
 
     def _check_open(self, shares: Sequence[ShareWritten]) -> None:
-        """Refuse a batch of which something has run out of time already: it is published whole or not at all."""
+        """Refuse a batch of which something has run out of time already: it is published whole or not at all.
+
+        One that is tracked is only looked at when it is old: what turns out to be missing is written when it is run
+        again. Nobody runs the others again.
+        """
         timeout_s = self._options.transaction_timeout_ms / 1000
         oldest_s = max((time.time() - each.began_at_s for each in shares if each.prepared is not None), default=0.0)
-        if oldest_s < timeout_s * _LIKELY_OPEN:
+        if self._options.is_tracked and oldest_s < timeout_s * _LIKELY_OPEN:
             return
         prepared = [each.prepared for each in shares if each.prepared is not None]
         open_now = self._each(prepared, self._is_open)
         if not all(open_now):
             self._each(prepared, self._abort_prepared)
             raise TransactionTimedOut(
-                f"{open_now.count(False)} of {len(prepared)} transactions of {self._owner!r} were ended by the "
-                f"cluster, which it does after {timeout_s:g} s; the oldest was open for {oldest_s:.0f} s. Nothing was "
-                "published: see option 'transactionTimeout', or make batches smaller"
+                f"{open_now.count(False)} of {len(prepared)} transactions of {self._owner!r} were taken over, or ended "
+                f"by the cluster, which it does after {timeout_s:g} s; the oldest was open for {oldest_s:.0f} s. "
+                "Nothing was published: see option 'transactionTimeout', or make batches smaller"
             )
 
     def _commit_all(self, batch_id: int, prepared: Sequence[Prepared]) -> None:

@@ -35,6 +35,7 @@ class Intent:
     sink: str  # the topic that all rows go to, or nothing where a column says
     digest: str  # of the source's offsets, where they are known
     shares: tuple[Prepared, ...] | None  # None: too many to name
+    topics: str = ""  # up to where the batch has read them, for people; lost where there are too many shares
 
     def share_of(self, task: int) -> Prepared | None:
         return next((share for share in self.shares or () if share.task == task), None)
@@ -62,15 +63,15 @@ class Ledger:
             if part is None or part[0] != offset or not part[1].startswith(f"{about['token']}\n"):
                 raise CorruptRecord(f"the progress of group {self._group!r} is incomplete: {key} does not go with it")
             payload += part[1].split("\n", 1)[1]
-        shares = _decode(payload) if about["parts"] else None
-        return Intent(offset - 1, about["token"], about["sink"], about["digest"], shares)
+        shares, topics = _decode(payload) if about["parts"] else (None, "")
+        return Intent(offset - 1, about["token"], about["sink"], about["digest"], shares, topics)
 
     def write(self, transaction: BatchTransaction, intent: Intent) -> None:
         """Put an entry in the place of the one before, in a transaction."""
         transaction.commit_offsets(self._group, self._encode(intent))
 
     def _encode(self, intent: Intent) -> dict[TopicPartition, tuple[int, str]]:
-        payload = "" if intent.shares is None else _encode(intent.shares)
+        payload = "" if intent.shares is None else _encode(intent.shares, intent.topics)
         parts = [payload[at : at + _METADATA_BYTES] for at in range(0, len(payload), _METADATA_BYTES)]
         if len(parts) > len(self._keys):
             parts = []
@@ -80,12 +81,12 @@ class Ledger:
         return {key: (intent.batch_id + 1, text) for key, text in zip(self._keys, texts, strict=False)}
 
 
-def _encode(shares: tuple[Prepared, ...]) -> str:
+def _encode(shares: tuple[Prepared, ...], topics: str) -> str:
     rows = [(each.task, each.attempt, each.producer_id, each.epoch, each.row_count, each.digest) for each in shares]
-    packed = zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 9)
+    packed = zlib.compress(json.dumps([rows, topics], separators=(",", ":")).encode(), 9)
     return base64.b85encode(packed).decode()
 
 
-def _decode(payload: str) -> tuple[Prepared, ...]:
-    rows = json.loads(zlib.decompress(base64.b85decode(payload)))
-    return tuple(Prepared(*row) for row in rows)
+def _decode(payload: str) -> tuple[tuple[Prepared, ...], str]:
+    rows, topics = json.loads(zlib.decompress(base64.b85decode(payload)))
+    return tuple(Prepared(*row) for row in rows), topics

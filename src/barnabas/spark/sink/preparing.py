@@ -13,6 +13,7 @@ initialise an id wins: what was open under it is aborted, and the other run's dr
 
 import contextlib
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from barnabas.client.batch_producer import Producer
@@ -21,7 +22,7 @@ from barnabas.client.brokers import Brokers
 from barnabas.client.coordinators import Coordinators
 from barnabas.client.errors import DeliveryFailed, ProducerBroken, TransactionFenced, TransactionTimedOut, Unreachable
 from barnabas.core.errors import BarnabasError, InvalidRequest
-from barnabas.spark.checkpoints import source_digest
+from barnabas.spark.checkpoints import begin_anew, source_offsets
 from barnabas.spark.sink import steps
 from barnabas.spark.sink.columns import Layout
 from barnabas.spark.sink.identity import RowDigest
@@ -76,7 +77,7 @@ class ShareProducer:
         intent = ledger.read(PATIENCE_S)
         seen = NOTHING_SEEN if intent is None else intent.token
         if intent is not None and intent.batch_id >= share.batch_id:
-            check_same(self._options, share, intent)
+            check_same(self._options, share, intent, lambda: self._is_whole(share, intent))
             if (published := self._carry_out(share, layout, rows, intent)) is not None:
                 return ShareWritten(share.owner, share.task, published, was_published_before=True, seen=seen)
         self._initialise()
@@ -139,6 +140,12 @@ class ShareProducer:
             "cores, and over the same data, as before"
         )
 
+    def _is_whole(self, share: Share, intent: Intent) -> bool:
+        """Carry out what an earlier run intended; False if a part of it has run out of time."""
+        last = Share(share.owner, share.task, intent.batch_id)
+        committed = [self._is_committed(last, each) for each in intent.shares or ()]
+        return all(committed)
+
     def _is_committed(self, share: Share, prepared: Prepared) -> bool:
         """Commit a share that an earlier run has prepared; False if that cannot be done any more."""
         transaction = BatchTransaction(
@@ -183,15 +190,16 @@ class ShareProducer:
         return TransactionFenced(f"another run of this task took over the transactional id {self._transaction.id!r}")
 
 
-def check_same(options: WriteOptions, share: Share, intent: Intent) -> None:
-    """Refuse a batch that is not the one in the ledger, before anything of it is written."""
+def check_same(options: WriteOptions, share: Share, intent: Intent, is_whole: Callable[[], bool]) -> None:
+    """Refuse a batch that is not the one in the ledger, before anything of it is written.
+
+    Whoever follows the advice relies on all of the last batch being published: `is_whole` sees to that.
+    """
     if intent.batch_id > share.batch_id:
-        again = f"{share.batch_id} to {intent.batch_id}" if intent.batch_id > share.batch_id + 1 else "both"
         raise InvalidRequest(
             f"batch {intent.batch_id} of {share.owner!r} was published already, and this is batch {share.batch_id}: "
-            "this is an old copy of the checkpoint, or two queries run from one checkpoint. Nothing was written. Go on "
-            f"with the newest checkpoint. Without it, batches {again} would be published twice: begin a new checkpoint "
-            "with 'startingOffsets' behind what was published"
+            "this is an old copy of the checkpoint, or two queries run from one checkpoint. Nothing was written. "
+            + _advice(intent, is_whole=is_whole())
         )
     if intent.sink != options.sink:
         before, now = (
@@ -201,13 +209,21 @@ def check_same(options: WriteOptions, share: Share, intent: Intent) -> None:
             f"batch {share.batch_id} of {share.owner!r} was published to {before}, and is to go to {now} now. Nothing "
             "was written. Run the query once with the topic it had, until that batch is done"
         )
-    digest = source_digest(options.checkpoint, share.batch_id)
+    digest = source_offsets(options.checkpoint, share.batch_id).digest
     if intent.digest and digest and intent.digest != digest:
         raise InvalidRequest(
             f"batch {share.batch_id} of {share.owner!r} was published with other offsets of its source: this is an old "
-            "copy of the checkpoint. Nothing was written. Go on with the newest checkpoint, or begin a new one with "
-            "'startingOffsets' behind what was published"
+            "copy of the checkpoint. Nothing was written. " + _advice(intent, is_whole=is_whole())
         )
+
+
+def _advice(intent: Intent, *, is_whole: bool) -> str:
+    if not is_whole:
+        return (
+            f"Go on with the newest checkpoint: only a part of batch {intent.batch_id} was published before the query "
+            "died, and a run from there publishes the rest"
+        )
+    return f"Go on with the newest checkpoint. Without it, {begin_anew(intent.topics, 'what was published')}"
 
 
 def check_progress(share: Share, progress: Progress, layout: Layout, rows: ShareRows) -> int:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 STAGING = "_barnabas_staging"
+_BATCH = "barnabas.batch"
+_TOPICS = "barnabas.topics"
+_LOOKED_AT = 100  # commits, for what was noted with the last batch
 _SOURCE = ".source"  # the transaction whose version is the fingerprint of a query's last batch
 
 
@@ -31,8 +34,18 @@ def is_done(table: "DeltaTable", settings: TableSettings, batch: Batch) -> bool:
     """Whether the table has this batch already."""
     number = table.transaction_version(batch.query_id)
     source = table.transaction_version(f"{batch.query_id}{_SOURCE}")
-    last = None if number is None else Batch(batch.query_id, number, UNKNOWN if source is None else source)
+    if number is None or number < batch.number:
+        return False
+    topics = _topics_of(table, batch.query_id, number)
+    last = Batch(batch.query_id, number, UNKNOWN if source is None else source, topics)
     return is_same(batch, last, f"the table {settings.path}")
+
+
+def _topics_of(table: "DeltaTable", query_id: str, number: int) -> str:
+    """What was noted for people with a batch; nothing if its commit is not among the last ones."""
+    mark = f"{query_id}/{number}"
+    found = (each.get(_TOPICS, "") for each in table.history(_LOOKED_AT) if each.get(_BATCH) == mark)
+    return str(next(found, ""))
 
 
 def commit_files(
@@ -211,7 +224,8 @@ def _properties(batch: Batch) -> "CommitProperties":
         app_transactions=[
             Transaction(batch.query_id, batch.number),
             Transaction(f"{batch.query_id}{_SOURCE}", batch.fingerprint),
-        ]
+        ],
+        custom_metadata={_BATCH: f"{batch.query_id}/{batch.number}", _TOPICS: batch.topics},
     )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CATALOG_FILE: Final = "catalog.db"
 _PROPERTY: Final = "barnabas.batch."
+_TOPICS: Final = "barnabas.topics."
 _RETRIES: Final = "commit.retry.num-retries"
 _ATTEMPTS: Final = 5
 _AGAIN_S: Final = 0.1
@@ -48,7 +49,7 @@ def commit_files(settings: TableSettings, schema: "pa.Schema", files: Sequence[W
             return
         steps.reached(Step.READY, settings.path)
         try:
-            _add(table, settings, files, {f"{_PROPERTY}{batch.query_id}": f"{batch.number}:{batch.fingerprint}"})
+            _add(table, settings, files, _marks(batch))
         except CommitFailedException:
             if not left:
                 raise
@@ -61,12 +62,22 @@ def commit_files(settings: TableSettings, schema: "pa.Schema", files: Sequence[W
 def is_done(table: "Table", settings: TableSettings, batch: Batch) -> bool:
     """Whether the table has this batch already."""
     mark = table.properties.get(f"{_PROPERTY}{batch.query_id}")
-    number, _, source = (mark or "").partition(":")
-    last = Batch(batch.query_id, int(number), int(source or UNKNOWN)) if mark else None
+    if not mark:
+        return False
+    number, _, source = mark.partition(":")
+    topics = table.properties.get(f"{_TOPICS}{batch.query_id}", "")
+    last = Batch(batch.query_id, int(number), int(source or UNKNOWN), topics)
     return is_same(batch, last, f"the table {settings.table}")
 
 
-def _add(table: "Table", settings: TableSettings, files: Sequence[WrittenFile], mark: dict[str, str]) -> None:
+def _marks(batch: Batch) -> dict[str, str]:
+    return {
+        f"{_PROPERTY}{batch.query_id}": f"{batch.number}:{batch.fingerprint}",
+        f"{_TOPICS}{batch.query_id}": batch.topics,
+    }
+
+
+def _add(table: "Table", settings: TableSettings, files: Sequence[WrittenFile], marks: dict[str, str]) -> None:
     """One attempt, which is refused if the table has another snapshot than the one that was looked at.
 
     PyIceberg would by itself try again with the new snapshot, and not ask whether that is this very batch, added by
@@ -76,7 +87,7 @@ def _add(table: "Table", settings: TableSettings, files: Sequence[WrittenFile], 
     table.metadata = table.metadata.model_copy(update={"properties": properties})
     with table.transaction() as transaction:
         transaction.add_files([_uri(files_root(settings), each.path) for each in files], check_duplicate_files=False)
-        transaction.set_properties(mark)
+        transaction.set_properties(marks)
 
 
 def files_root(settings: TableSettings) -> str:

@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 from barnabas.core.errors import InvalidRequest
+from barnabas.spark.checkpoints import begin_anew
 
 UNKNOWN: Final = 0
 _DIGITS: Final = 15  # of a digest, so that a fingerprint fits where a table keeps a version
@@ -14,6 +15,7 @@ class Batch(NamedTuple):
     query_id: str
     number: int
     fingerprint: int = UNKNOWN
+    topics: str = ""  # up to where it has read them, for people
 
 
 def fingerprint(digest: str, row_count: int) -> int:
@@ -32,15 +34,14 @@ def is_same(batch: Batch, last: Batch | None, where: str) -> bool:
         raise InvalidRequest(
             f"{where} has batch {last.number} of query {batch.query_id} already, and this is batch {batch.number}: "
             "this is an old copy of the checkpoint, or two queries run from one checkpoint. Nothing was added. Go on "
-            "with the newest checkpoint. Without it, begin a new checkpoint with 'startingOffsets' behind what the "
-            "table has"
+            f"with the newest checkpoint. Without it, {begin_anew(last.topics, 'what the table has')}"
         )
     if _differ(last.fingerprint, batch.fingerprint):
         what = "another count of rows" if batch.fingerprint % 2 else "other offsets of its source"
         raise InvalidRequest(
             f"{where} has batch {batch.number} of query {batch.query_id} already, with {what}: "
-            "this is an old copy of the checkpoint. Nothing was added. Go on with the newest checkpoint, or begin a "
-            "new one with 'startingOffsets' behind what the table has"
+            "this is an old copy of the checkpoint. Nothing was added. Go on with the newest checkpoint. Without it, "
+            + begin_anew(last.topics, "what the table has")
         )
     return True
 

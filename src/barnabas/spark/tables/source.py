@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from barnabas.spark.checkpoints import source_digest
+from barnabas.spark.checkpoints import source_offsets
 from barnabas.spark.tables import delta, iceberg, steps
 from barnabas.spark.tables.files import PartFiles, WrittenFile, read_batches, table_schema
 from barnabas.spark.tables.fitting import plain_types
@@ -182,8 +182,9 @@ class _TwoPhases:
             return  # nothing to add, so nothing that could be added twice
         settings, schema = self._settings, self._arrow_schema()
         number = told[0].batch_id
-        digest = source_digest(settings.checkpoint, number)
-        batch = Batch(told[0].query_id, number, fingerprint(digest, sum(each.rows for each in files)))
+        source = source_offsets(settings.checkpoint, number)
+        row_count = sum(each.rows for each in files)
+        batch = Batch(told[0].query_id, number, fingerprint(source.digest, row_count), source.topics)
         if settings.format == "iceberg":
             iceberg.commit_files(settings, schema, files, batch=batch)
         elif settings.merge_keys:
