@@ -31,16 +31,17 @@ class Outputs:
         self._bootstrap = bootstrap
         self._readers: dict[str, Callable[[], list[Row]]] = {
             "topic": self._read_topic,
+            "state": self._read_topic,
             "delta": lambda: self._read_delta("delta"),
             "merge": lambda: self._read_delta("merge"),
             "iceberg": self._read_iceberg,
             "parquet": self._read_parquet,
         }
 
-    def lacking(self, sent: list[Row], names: Iterable[str] = ()) -> dict[str, str]:
+    def lacking(self, sent: list[Row], names: Iterable[str]) -> dict[str, str]:
         """What the outputs do not have yet. More than was sent is wrong for ever, and raises."""
         missing, surplus = {}, {}
-        for name in names or self._readers:
+        for name in names:
             wanted = list(dict(sent).items()) if name == "merge" else sent
             rows = self._readers[name]()
             missing[name] = Counter(wanted) - Counter(rows)

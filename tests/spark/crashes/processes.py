@@ -7,15 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-TIMEOUT_S: Final = 180.0
+TIMEOUT_S: Final = 300.0
 _POLL_S: Final = 0.05
 
 
-def wait_for(what: str, condition: Callable[[], Any], more: Callable[[], str] = lambda: "") -> None:
+def wait_for(
+    what: str, condition: Callable[[], Any], more: Callable[[], str] = lambda: "", *, poll_s: float = _POLL_S
+) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, f"waited {TIMEOUT_S:.0f} s for {what}{more()}"
-        time.sleep(_POLL_S)
+        time.sleep(poll_s)
 
 
 def is_running(pid: int) -> bool:

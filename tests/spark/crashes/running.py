@@ -1,15 +1,19 @@
-"""One pipeline of one topic into five sinks, its driver in a session of its own, and a broker: all may be killed."""
+"""A pipeline of a topic into sinks of all kinds, its driver in a session of its own, and a broker: all may die."""
 
+import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
 from barnabas.client import Bus
+from barnabas.spark.source.steps import Step as SourceStep
 from tests.conformance.broker.served import ServedBroker
+from tests.spark.crashes.driver import RETRYING
 from tests.spark.crashes.outputs import ICEBERG_TABLE, OUTPUT_TOPIC, Outputs, Row
 from tests.spark.crashes.processes import is_running, kill_session, wait_for
 
@@ -19,31 +23,70 @@ INPUT_TOPIC: Final = "input"
 PARTITIONS: Final = 2
 RECORDS: Final = 10
 KEYS: Final = 7
-PIPELINE: Final = f"""
+SINKS: Final = ("topic", "delta", "merge", "iceberg", "parquet")
+BROKEN: Final = "broken"
+# Batches are small, so that some of a task's rows are sent while others are still to come.
+_OPTIONS: Final = "{kafka.reconnect.backoff.max.ms: 500, kafka.batch.size: 100}"
+_TOPIC: Final = f"topic, topic: {OUTPUT_TOPIC}, key: name, value: number, options: {_OPTIONS}"
+_KINDS: Final = {
+    "topic": _TOPIC,
+    "state": _TOPIC,
+    "delta": "delta, path: delta",
+    "merge": "delta, path: merge, merge: {keys: [name], order_by: [number]}",
+    "iceberg": f"iceberg, warehouse: iceberg, table: {ICEBERG_TABLE}",
+    "parquet": "parquet, path: parquet",
+}
+_HEAD: Final = f"""\
 name: crashes
 bootstrap: BOOTSTRAP
 sources:
   - {{name: records, type: topic, topic: {INPUT_TOPIC}, group: crashes, options: {{minPartitions: {PARTITIONS}}}}}
-steps:
-  - name: rows
-    sql: SELECT string(key) AS name, bigint(string(value)) AS number FROM records
-sinks:
-  - {{name: topic, type: topic, topic: {OUTPUT_TOPIC}, key: name, value: number,
-     options: {{kafka.reconnect.backoff.max.ms: 500}}}}
-  - {{name: delta, type: delta, path: delta}}
-  - {{name: merge, type: delta, path: merge, merge: {{keys: [name], order_by: [number]}}}}
-  - {{name: iceberg, type: iceberg, warehouse: iceberg, table: {ICEBERG_TABLE}}}
-  - {{name: parquet, type: parquet, path: parquet}}
 trigger: every 300 milliseconds
 checkpoint: checkpoints
 """
+# A row that is broken raises an error in the JVM of a task when a sink is first given it, and never again there.
+_ROWS: Final = f"""\
+  - name: rows_SINK
+    sql: >-
+      SELECT string(key) AS name, IF(
+        string(key) LIKE '{BROKEN}%'
+          AND coalesce(reflect('java.lang.System', 'setProperty', 'SINK ' || string(key), 'seen'), 'null') = 'null',
+        raise_error('{BROKEN}'), bigint(string(value))) AS number
+      FROM records
+"""
+_STATE: Final = """\
+  - {name: rows_once, python: "once:each_once", inputs: [rows_state]}
+"""
+_ONCE: Final = """\
+def each_once(frame):
+    return frame.dropDuplicates(["name", "number"])
+"""
 Armed = Mapping[str, Enum]
+
+
+def pipeline_of(sinks: Sequence[str], bootstrap: str) -> str:
+    """The file of a pipeline into some sinks; `state` is the topic by way of a state that knows every row."""
+    views = {sink: "rows_once" if sink == "state" else f"rows_{sink}" for sink in sinks}
+    steps = "".join(_ROWS.replace("SINK", sink) for sink in sinks) + (_STATE if "state" in sinks else "")
+    into = "".join(f"  - {{name: {sink}, from: {view}, type: {_KINDS[sink]}}}\n" for sink, view in views.items())
+    return f"{_HEAD.replace('BOOTSTRAP', bootstrap)}steps:\n{steps}sinks:\n{into}"
 
 
 class CrashingPipeline:
     """Its driver may be killed and started again; at the steps of its sinks it can be made to wait."""
 
-    def __init__(self, directory: Path, served: ServedBroker) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        served: ServedBroker,
+        *,
+        sinks: Sequence[str] = SINKS,
+        master: str = RETRYING,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self._sinks = sinks
+        self._master = master
+        self._settings = settings or {}
         self._directory = directory
         self._plan = directory / "plan"
         self._served = served
@@ -55,7 +98,8 @@ class CrashingPipeline:
         self._outputs = Outputs(directory, served.bootstrap)
         for name in ("armed", "taken", "reached"):
             (self._plan / name).mkdir(parents=True)
-        (directory / "pipeline.yaml").write_text(PIPELINE.replace("BOOTSTRAP", served.bootstrap))
+        (directory / "pipeline.yaml").write_text(pipeline_of(sinks, served.bootstrap))
+        (directory / "once.py").write_text(_ONCE)
         with Bus(served.bootstrap) as bus:
             bus.create_topic(INPUT_TOPIC, partitions=PARTITIONS)
             bus.create_topic(OUTPUT_TOPIC, partitions=3)
@@ -65,12 +109,21 @@ class CrashingPipeline:
         """Why queries ended since the driver first started."""
         return self._failures.read_text().splitlines() if self._failures.exists() else []
 
+    def count_errors(self, text: str) -> int:
+        """How many errors of tasks Spark has reported with a text."""
+        return len(re.findall(rf"ERROR Executor: Exception in task .*\n.*{text}", self._log.read_text()))
+
     def start(self) -> None:
         assert self._driver is None
         command = [sys.executable, "-m", "tests.spark.crashes.driver"]
-        command += [str(self._directory / "pipeline.yaml"), str(self._failures)]
-        path = os.pathsep.join([str(HOOKS), str(ROOT / "src"), str(ROOT)])
-        environment = {**os.environ, "TEST_CRASH_PLAN": str(self._plan), "PYTHONPATH": path}
+        command += [str(self._directory / "pipeline.yaml"), str(self._failures), self._master]
+        ours = {
+            "TEST_CRASH_PLAN": str(self._plan),
+            "PYTHONPATH": os.pathsep.join(map(str, (HOOKS, ROOT / "src", ROOT))),
+        }
+        executors = {f"spark.executorEnv.{name}": value for name, value in ours.items()}
+        command += [f"{name}={value}" for name, value in {**self._settings, **executors}.items()]
+        environment = {**os.environ, **ours}
         with self._log.open("ab") as log:
             self._driver = subprocess.Popen(
                 command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
@@ -84,9 +137,12 @@ class CrashingPipeline:
         driver.wait(10)
 
     def arm(self, armed: Armed) -> None:
-        """Have a process of each of some sinks wait at a step."""
+        """Have a process of each of some sinks wait at a step: of the sink, or of its query's source."""
         (self._plan / "go").unlink(missing_ok=True)
-        self._armed = [f"{sink}.{step.value}" for sink, step in armed.items()]
+        self._armed = [
+            f"{self._query_id(sink) if isinstance(step, SourceStep) else sink}.{step.value}"
+            for sink, step in armed.items()
+        ]
         for place in self._armed:
             (self._plan / "reached" / place).unlink(missing_ok=True)
             (self._plan / "armed" / place).touch()
@@ -103,19 +159,23 @@ class CrashingPipeline:
     def go_on(self) -> None:
         (self._plan / "go").touch()
 
-    def feed(self) -> None:
-        """More input, in each partition."""
+    def feed(self, *, is_broken: bool = False) -> None:
+        """More input, in each partition; the last record of each may be broken."""
         begin = len(self._sent)
+        end = begin + RECORDS * PARTITIONS
         with Bus(self._served.bootstrap) as bus:
-            for number in range(begin, begin + RECORDS * PARTITIONS):
-                row = (f"key {number % KEYS}", number)
+            for number in range(begin, end):
+                row = (
+                    f"{BROKEN} {number}" if is_broken and number >= end - PARTITIONS else f"key {number % KEYS}",
+                    number,
+                )
                 bus.send(INPUT_TOPIC, str(number), key=row[0], partition=number % PARTITIONS)
                 self._sent.append(row)
             bus.flush()
 
     def wait_until_all_is_there(self) -> None:
         """Wait until every output has all of the input; and it is that, and no more."""
-        missing = dict.fromkeys(["topic", "delta", "merge", "iceberg", "parquet"], "not looked at")
+        missing = dict.fromkeys(self._sinks, "not looked at")
 
         def is_all_there() -> bool:
             nonlocal missing
@@ -126,11 +186,18 @@ class CrashingPipeline:
         wait_for("the output", is_all_there, lambda: f": {missing}; failures: {self.failures[-5:]}")
 
     def check(self) -> None:
-        assert self._outputs.lacking(self._sent) == {}
+        assert self._outputs.lacking(self._sent, self._sinks) == {}
         self._outputs.check_marks()
 
     def wait_until_ended(self, pids: set[int]) -> None:
         wait_for("lost processes to give up", lambda: not any(is_running(pid) for pid in pids))
+
+    def checkpoint_of(self, sink: str) -> Path:
+        return self._directory / "checkpoints" / sink
+
+    def _query_id(self, sink: str) -> str:
+        query_id: str = json.loads((self.checkpoint_of(sink) / "metadata").read_text())["id"]
+        return query_id
 
     def _check_driver(self) -> None:
         assert self._driver is not None

@@ -2,7 +2,8 @@
 
 One pipeline, one checkpoint, one crash after the other. A row of the matrix lets a process of each sink come to a step
 and wait there; then something is killed. So a row tries a step of every sink at once, and what Spark's own sink for
-Parquet, and all other processes, are doing at that moment.
+Parquet, and all other processes, are doing at that moment. What dies may also be the rows: one that is broken raises
+an error in the JVM, between the worker that reads and the worker that writes.
 """
 
 import os
@@ -14,12 +15,13 @@ from typing import Any, Final, Literal, TypeAlias
 import pytest
 
 from barnabas.spark.sink.steps import Step as TopicStep
+from barnabas.spark.source.steps import Step as SourceStep
 from barnabas.spark.tables.steps import Step as TableStep
 from tests.conformance.broker.served import ServedBroker
-from tests.spark.crashes.processes import is_running
-from tests.spark.crashes.running import Armed, CrashingPipeline
+from tests.spark.crashes.processes import is_running, wait_for
+from tests.spark.crashes.running import BROKEN, SINKS, Armed, CrashingPipeline
 
-Victim: TypeAlias = Literal["driver", "workers", "broker", "all but workers"]
+Victim: TypeAlias = Literal["driver", "workers", "broker", "all but workers", "rows"]
 
 IN_DRIVER: Final = {
     TopicStep.ALL_PREPARED,
@@ -27,7 +29,7 @@ IN_DRIVER: Final = {
     TopicStep.PART_PUBLISHED,
     TopicStep.BATCH_PUBLISHED,
 }
-IN_TASKS: Final[set[Enum]] = {*TopicStep, TableStep.WRITTEN} - IN_DRIVER
+IN_TASKS: Final[set[Enum]] = {*SourceStep, *TopicStep, TableStep.WRITTEN} - IN_DRIVER
 
 
 def tables(step: TableStep) -> dict[str, TableStep]:
@@ -36,7 +38,9 @@ def tables(step: TableStep) -> dict[str, TableStep]:
 
 CREATED: Final[Armed] = {"topic": TopicStep.BATCH_PUBLISHED, **tables(TableStep.CREATED)}
 STARTED: Final[Armed] = {"topic": TopicStep.STARTED, **tables(TableStep.WRITTEN)}
+PART_READ: Final[Armed] = dict.fromkeys(SINKS, SourceStep.PART_READ)
 READY: Final[Armed] = {"topic": TopicStep.READY, **tables(TableStep.READY)}
+PART_SENT: Final[Armed] = {"topic": TopicStep.PART_SENT, **tables(TableStep.WRITTEN)}
 SENT: Final[Armed] = {"topic": TopicStep.SENT, "merge": TableStep.CLEARED}
 MARKED: Final[Armed] = {"topic": TopicStep.MARKED, **tables(TableStep.READY)}
 PREPARED: Final[Armed] = {"topic": TopicStep.PREPARED, **tables(TableStep.COMMITTED)}
@@ -45,8 +49,10 @@ INTENDED: Final[Armed] = {"topic": TopicStep.INTENDED, **tables(TableStep.READY)
 PART_PUBLISHED: Final[Armed] = {"topic": TopicStep.PART_PUBLISHED, "merge": TableStep.COMMITTED}
 BATCH_PUBLISHED: Final[Armed] = {"topic": TopicStep.BATCH_PUBLISHED, "merge": TableStep.CLEARED}
 EVERY: Final = (
+    PART_READ,
     STARTED,
     READY,
+    PART_SENT,
     SENT,
     MARKED,
     PREPARED,
@@ -58,16 +64,23 @@ EVERY: Final = (
 # For whoever changes a sink. Tables are made once: what is of that comes first.
 ALL: Final[list[tuple[Victim, Armed]]] = [
     ("driver", CREATED),
+    ("rows", {}),
     *[("workers", armed) for armed in EVERY],
     *[("broker", armed) for armed in EVERY],
     *[("driver", armed) for armed in EVERY],
-    *[("all but workers", armed) for armed in (STARTED, SENT, MARKED, ALL_PREPARED, INTENDED, PART_PUBLISHED)],
+    *[
+        ("all but workers", armed)
+        for armed in (PART_READ, STARTED, PART_SENT, SENT, MARKED, ALL_PREPARED, INTENDED, PART_PUBLISHED)
+    ],
 ]
 # Every step of every sink. A driver takes many seconds to start, so it dies as seldom as that allows.
 SOME: Final[list[tuple[Victim, Armed]]] = [
     ("driver", CREATED),
+    ("rows", {}),
+    ("workers", PART_READ),
     ("workers", STARTED),
     ("workers", {"topic": TopicStep.READY}),
+    ("workers", {"topic": TopicStep.PART_SENT}),
     ("workers", {"topic": TopicStep.SENT}),
     ("broker", MARKED),
     ("workers", {"topic": TopicStep.PREPARED}),
@@ -85,18 +98,12 @@ def test_every_step_is_in_the_matrix() -> None:
     of_tables -= {(sink, TableStep.EVOLVED) for sink in ("delta", "merge", "iceberg")}
     of_tables -= {(sink, TableStep.CLEARED) for sink in ("delta", "iceberg")}
 
-    assert tried == {("topic", step) for step in TopicStep} | of_tables
+    of_sources = {(sink, step) for step in SourceStep for sink in SINKS}
+    assert tried == {("topic", step) for step in TopicStep} | of_tables | of_sources
 
 
 def name_of(value: Any) -> str:
     return value if isinstance(value, str) else ",".join(f"{sink}.{step.value}" for sink, step in value.items())
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
-    with ServedBroker(tmp_path_factory.mktemp("broker")) as broker:
-        yield broker
-    assert "Traceback" not in broker.log, broker.log
 
 
 @pytest.fixture(scope="module")
@@ -113,10 +120,12 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory, served: ServedBroker) -> 
 def test_output_equals_input_after_the_death_of(
     victim: Victim, armed: Armed, pipeline: CrashingPipeline, served: ServedBroker
 ) -> None:
-    failures = len(pipeline.failures)
-    is_survived = victim == "broker" or (victim == "workers" and all(step in IN_TASKS for step in armed.values()))
+    failures, errors = len(pipeline.failures), pipeline.count_errors(BROKEN)
+    is_survived = victim in ("broker", "rows") or (
+        victim == "workers" and all(step in IN_TASKS for step in armed.values())
+    )
     pipeline.arm(armed)
-    pipeline.feed()
+    pipeline.feed(is_broken=victim == "rows")
     waiting = pipeline.wait_until_reached()
     match victim:
         case "driver":
@@ -129,6 +138,8 @@ def test_output_equals_input_after_the_death_of(
             served.kill()
             served.start()
             pipeline.go_on()
+        case "rows":
+            wait_for("a broken row in each sink", lambda: pipeline.count_errors(BROKEN) >= errors + len(SINKS))
         case "all but workers":
             lose(pipeline, waiting)
     if not is_survived:

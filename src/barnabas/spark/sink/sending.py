@@ -7,11 +7,13 @@ from typing import Any
 from barnabas.client.batch_producer import BatchProducer, Producer
 from barnabas.client.batch_transactions import BatchTransaction, new_producer
 from barnabas.client.brokers import Brokers
+from barnabas.spark.sink import steps
 from barnabas.spark.sink.columns import Layout
 from barnabas.spark.sink.encoding import Encoded, RowEncoder
 from barnabas.spark.sink.identity import RowDigest
 from barnabas.spark.sink.options import WriteOptions
 from barnabas.spark.sink.shares import ShareRows
+from barnabas.spark.sink.steps import Step
 
 
 class Sender:
@@ -51,6 +53,7 @@ class Sender:
         row_count = 0
         for batch in rows:
             self._send_encoded(encoder.encode(batch))
+            steps.reached(Step.PART_SENT)
             row_count += batch.num_rows
             if digest is not None:
                 digest.add(batch)

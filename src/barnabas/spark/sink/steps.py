@@ -8,6 +8,7 @@ class Step(Enum):
 
     STARTED = "started"  # there are rows; nothing was asked of the cluster yet
     READY = "ready"  # the share is known not to be published, and what an attempt before had left open is aborted
+    PART_SENT = "part-sent"  # some rows are on their way, in an open transaction; more are to come
     SENT = "sent"  # all rows are on their way, in an open transaction
     MARKED = "marked"  # the transaction has the progress as well
     PREPARED = "prepared"  # all of it is acknowledged; the task has not told the driver

@@ -1,8 +1,8 @@
 """Every Python of a driver that is to crash imports this first: it puts its own `reached` into the hooks of the sinks.
 
-A file in the directory `armed` of the plan is called for a sink and a step. Whoever comes first to that step, in
-whichever process, takes the file, writes its process id to `reached`, and waits until there is a file `go`; also if
-Spark is gone meanwhile, as on a machine that was cut off.
+A file in the directory `armed` of the plan is called for a sink and a step, or for a query and a step of its source.
+Whoever comes first to that step, in whichever process, takes the file, writes its process id to `reached`, and waits
+until there is a file `go`; also if Spark is gone meanwhile, as on a machine that was cut off.
 """
 
 import importlib.util
@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -19,9 +20,20 @@ _POLL_S: Final = 0.02
 _LONGEST_S: Final = 400.0
 
 
-def reached(step: Enum, table: str = "topic") -> None:
+def reached_in_sink(step: Enum, table: str = "topic") -> None:
+    wait_at(f"{Path(table).name}.{step.value}")
+
+
+def reached_in_source(step: Enum) -> None:
+    from pyspark import TaskContext  # noqa: PLC0415 - most processes never need it
+
+    context = TaskContext.get()
+    query_id = context and context.getLocalProperty("sql.streaming.queryId")
+    wait_at(f"{query_id}.{step.value}")
+
+
+def wait_at(place: str) -> None:
     plan = Path(os.environ[PLAN])
-    place = f"{Path(table).name}.{step.value}"
     try:
         (plan / "armed" / place).rename(plan / "taken" / place)
     except FileNotFoundError:
@@ -35,7 +47,7 @@ def reached(step: Enum, table: str = "topic") -> None:
         time.sleep(_POLL_S)
 
 
-def put_in_place(name: str) -> None:
+def put_in_place(name: str, reached: Callable[..., None]) -> None:
     """Load a module of hooks by itself, without the packages it is in: most processes never need those."""
     package, *inner = name.split(".")
     found = importlib.util.find_spec(package)
@@ -51,5 +63,6 @@ def put_in_place(name: str) -> None:
     sys.modules[name] = module
 
 
-put_in_place("barnabas.spark.sink.steps")
-put_in_place("barnabas.spark.tables.steps")
+put_in_place("barnabas.spark.sink.steps", reached_in_sink)
+put_in_place("barnabas.spark.tables.steps", reached_in_sink)
+put_in_place("barnabas.spark.source.steps", reached_in_source)
