@@ -214,6 +214,11 @@ class Outgoing:
         if self._counted:
             self._give_back()
 
+    def end(self) -> None:
+        """The connection is gone, and is not known here any more: else each would leave a cycle to be looked for."""
+        self.clear()
+        self._start = self._on_drained = self._on_failed = _nothing
+
     def stalled_s(self, now: float) -> float:
         """How long the client has taken nothing of what is ready for it."""
         if not self.is_held:
@@ -222,6 +227,10 @@ class Outgoing:
         if left != self._seen:
             self._seen, self._moved_at = left, now
         return now - self._moved_at
+
+
+def _nothing(*_: object) -> None:
+    pass
 
 
 def _is_unread(piece: Piece) -> bool:

@@ -61,6 +61,7 @@ class Slot:
         """Send `answer` as soon as all earlier ones are sent. An empty one sends nothing."""
         assert self.answer is None, "answered twice"
         self.answer = answer
+        self.on_close = self.on_hurry = None  # whoever they are of has this slot
         self._connection.answered(self)
 
     def continue_with(self, result: "Answer | Work") -> None:
@@ -136,12 +137,13 @@ class Connection(asyncio.BufferedProtocol):
         if not self._all.note_lost(self):
             return  # it was never let in
         for slot in self._slots:
-            if slot.on_close is not None:
-                slot.on_close()
+            on_close, slot.on_close, slot.on_hurry = slot.on_close, None, None
+            if on_close is not None:
+                on_close()
         self._slots.clear()
         for task in self._tasks:
             task.cancel()
-        self._out.clear()
+        self._out.end()
         self._own = None
         self._all.receiving.give_back(self)
 

@@ -96,6 +96,8 @@ class Connections:
         if connection not in self.open:
             return False
         del self.open[connection]
+        if self.served_last is connection:
+            self.served_last = None
         self._crowd.leave(connection.ip)
         self._lost.set()
         return True

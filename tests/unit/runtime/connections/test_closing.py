@@ -1,6 +1,10 @@
 """Clients that go away, and a server that does: what waits is answered, cancelled or cut off."""
 
 import asyncio
+import gc
+import weakref
+
+import pytest
 
 from barnabas.runtime.connections import Slot
 from tests.unit.runtime.connections.support import Run, first_connections, framed, serving, wait_until
@@ -66,5 +70,27 @@ def test_what_is_not_answered_within_the_grace_is_cut_off(run: Run) -> None:
             await server.connections.close(grace_s=0.02)
             assert await client.wait_closed_by_server() == b""
             await wait_until(lambda: server.handler.cancelled == [b"c1"])
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("asked", [b"", b"e: answered", b"p: waits", b"c: works", b"L: is not read"])
+def test_a_connection_that_is_closed_leaves_nothing_to_the_collector(run: Run, asked: bytes) -> None:
+    async def scenario() -> None:
+        async with serving() as server:
+            client = await server.connect()
+            await first_connections(server, 1)
+            gone = weakref.ref(next(iter(server.connections.open)))
+            if asked:
+                await client.send(asked)
+                await server.handler.wait_handled(1)
+            gc.disable()
+            try:
+                client.writer.transport.abort()
+                await wait_until(lambda: not server.connections.open)
+                server.handler.waiting.clear()
+                await wait_until(lambda: gone() is None)
+            finally:
+                gc.enable()
 
     run(scenario)
