@@ -27,7 +27,7 @@ from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Logs, Partition
 from barnabas.runtime.scrubbing import Scrubbing
 from barnabas.storage.log import Log
-from barnabas.storage.retention import Removal, begin_retention, close_expired
+from barnabas.storage.retention import Removal, begin_retention, close_expired, is_all_due
 
 log = get_logger("barnabas.maintenance", is_limited=False)
 
@@ -180,6 +180,10 @@ class Maintenance:
                 log.error("nothing of %s expires any more: %s", each.partition, error)
 
     async def _remove_expired(self, each: Log, partition: Partition) -> None:
+        if is_all_due(each, now_ms=self._clock.now_ms(), end_offset=partition.high_watermark):
+            await self._flush(each)  # a log that was never flushed would be now, on the loop, before it is closed
+            if each not in self._logs.partitions:
+                return
         if not close_expired(each, now_ms=self._clock.now_ms(), end_offset=partition.high_watermark):
             return
         await self._flush(each)

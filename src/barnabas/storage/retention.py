@@ -113,22 +113,30 @@ def apply_retention(log: Log, *, now_ms: int, end_offset: int | None = None) -> 
     return retained
 
 
+def is_all_due(log: Log, *, now_ms: int, end_offset: int | None = None) -> bool:
+    """Whether `close_expired` closes the active segment: that waits for the disk, unless the log was flushed before."""
+    with log.context.health.guarded():
+        return bool(log.active.size) and _count_due(log, now_ms, end_offset) == len(log.segments)
+
+
 def close_expired(log: Log, *, now_ms: int, end_offset: int | None = None) -> bool:
     """Whether anything of the log is due. When all of it is, the active segment is closed, so that it can go, too."""
-    bound = log.end_offset if end_offset is None else end_offset
-    segments = log.segments
-    count = 0
     with log.context.health.guarded():
-        if log.config.is_deleted:
-            count = first_retained(
-                _ages(segments, log.end_offset), log.config, log_size=log.size, end_offset=bound, now_ms=now_ms
-            )
-        if count == len(segments):
+        count = _count_due(log, now_ms, end_offset)
+        if count == len(log.segments):
             if log.active.size == 0:
                 count -= 1
             else:
                 log.roll()
     return count > 0
+
+
+def _count_due(log: Log, now_ms: int, end_offset: int | None) -> int:
+    if not log.config.is_deleted:
+        return 0
+    bound = log.end_offset if end_offset is None else end_offset
+    ages = _ages(log.segments, log.end_offset)
+    return first_retained(ages, log.config, log_size=log.size, end_offset=bound, now_ms=now_ms)
 
 
 def begin_retention(log: Log, *, now_ms: int, end_offset: int | None = None) -> Removal | None:

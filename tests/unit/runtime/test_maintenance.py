@@ -20,6 +20,7 @@ from barnabas.runtime.partition import Logs, Partition
 from barnabas.storage.config import CleanupPolicy, FlushPolicy, LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.disk import Disk
+from barnabas.storage.log import Log
 from barnabas.testing.disk import Keep, SimulatedDisk
 from barnabas.testing.disk_names import Node
 from barnabas.testing.simulation import Simulation
@@ -102,6 +103,27 @@ def test_expired_segments_go_and_a_quiet_log_empties() -> None:
         world.fill(partition, 1)
         await asyncio.sleep(1)
         assert partition.high_watermark == 11
+
+    run_world(scenario)
+
+
+def test_a_log_that_was_never_flushed_is_not_flushed_on_the_loop_when_all_of_it_expires(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flushed: list[Log] = []
+    flush = Log.flush
+
+    def note_flush(log: Log) -> None:
+        flushed.append(log)
+        flush(log)
+
+    async def scenario(world: World) -> None:
+        partition = world.partition(config=msgspec.structs.replace(SMALL, flush_policy=FlushPolicy.OS))
+        world.fill(partition, 2)
+        monkeypatch.setattr(Log, "flush", note_flush)
+        await asyncio.sleep(HOUR_MS / 1000 + 400)
+        assert partition.log_start_offset == partition.end_offset == 2
+        assert flushed == []
 
     run_world(scenario)
 
