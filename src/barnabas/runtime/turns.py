@@ -10,7 +10,7 @@ An await is a gap: what was looked up before a turn may be gone after it.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -18,6 +18,10 @@ T = TypeVar("T")
 
 PER_TURN: Final = 100
 """Elements of a few microseconds each that are seen to in one turn."""
+
+
+LETTERS: Final = 50
+"""So many of a name take as long as an element."""
 
 
 class _Line:
@@ -66,14 +70,20 @@ async def next_turn() -> None:
     await line.wait()
 
 
-async def in_turns(elements: Iterable[T], *, per_turn: int = PER_TURN) -> AsyncIterator[T]:
-    """The elements, so many in each turn. They must not change meanwhile: of what others change give a copy."""
+async def in_turns(
+    elements: Iterable[T], *, per_turn: int = PER_TURN, letters: Callable[[T], int] | None = None
+) -> AsyncIterator[T]:
+    """The elements, so many in each turn. They must not change meanwhile: of what others change give a copy.
+
+    Where a name is gone over letter by letter, as Java's hash of it is, `letters` are those of an element: it may have
+    30,000, and counts for as many elements as that takes.
+    """
     left = per_turn
     for element in elements:
-        if left == 0:
+        if left <= 0:
             await next_turn()
             left = per_turn
-        left -= 1
+        left -= 1 if letters is None else 1 + letters(element) // LETTERS
         yield element
 
 
@@ -83,6 +93,15 @@ async def pieces(elements: Sequence[T], *, per_turn: int = PER_TURN) -> AsyncIte
         if first:
             await next_turn()
         yield elements[first : first + per_turn]
+
+
+def is_over(steps: Generator[None, None, object]) -> bool:
+    """Take one step of some work, here and now; whether it was the last."""
+    try:
+        next(steps)
+    except StopIteration:
+        return True
+    return False
 
 
 async def finish(steps: Generator[None, None, T]) -> T:

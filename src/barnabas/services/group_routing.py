@@ -5,8 +5,9 @@ classic again when the last one leaves. Members of the classic protocol are serv
 name of a group and are not concerned.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+from uuid import UUID
 
 from barnabas.core.errors import BarnabasError, RebalanceInProgress
 from barnabas.core.groups import classic, consumer, consumer_classic
@@ -16,12 +17,16 @@ from barnabas.core.groups.consumer_messages import ConsumerConfig, ConsumerHeart
 from barnabas.core.groups.consumer_state import ConsumerGroup
 from barnabas.core.groups.decision import REGEX, Decision, Outcome, Reply, TimerChange, TimerKey, Token
 from barnabas.core.groups.migration import is_downgrade
+from barnabas.core.groups.offsets import delete_topic
 from barnabas.core.groups.placing import TopicInfo
 from barnabas.core.metadata.image import Image, Topic
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.group_coordinator import GroupCoordinator
 
 T = TypeVar("T")
+
+CHANGES_PER_STEP: Final = 100
+"""Offsets that are forgotten, and groups that hear of a change, in one turn of the loop."""
 
 
 class GroupRouting:
@@ -152,11 +157,44 @@ class GroupRouting:
 
     def on_topics_change(self, to: GroupCoordinator) -> None:
         """Topics came, went, grew or moved: groups that read them hear of it."""
-        for name, group in list(to.groups.consumer.items()):
+        for name in list(to.groups.consumer):
+            self.tell_of_topics(to, name)
+
+    def tell_of_topics(self, to: GroupCoordinator, name: str) -> None:
+        """The same for one group, if it is there."""
+        group = to.groups.consumer.get(name)
+        if group is not None:
             decision = consumer.on_metadata_change(
                 group, now_ms=self._clock.now_ms(), topics=self._topics, config=self._config_of(name)
             )
             self._carry_out(to, name, decision, ())
+
+    def follow_topics(
+        self, coordinators: Iterable[GroupCoordinator], gone: Sequence[tuple[str, UUID]]
+    ) -> Generator[None, None, None]:
+        """Forget the offsets of topics that are gone, and tell groups of what has changed: some in each step.
+
+        Until it comes to an offset, the id of its topic tells it from those of a later topic of that name.
+        """
+        left = CHANGES_PER_STEP
+        for coordinator in list(coordinators):
+            for name, topic_id in gone:
+                while coordinator.is_available:
+                    found = delete_topic(coordinator.groups, name, topic_id, limit=left)
+                    if not coordinator.carry_out(Outcome(found.records)):
+                        break
+                    left -= found.reply
+                    if left > 0:
+                        break
+                    yield
+                    left = CHANGES_PER_STEP
+            for group in list(coordinator.groups.consumer):
+                if left <= 0:
+                    yield
+                    left = CHANGES_PER_STEP
+                left -= 1
+                if coordinator.is_available:
+                    self.tell_of_topics(coordinator, group)
 
     def timers_after_load(self, of: GroupCoordinator) -> list[TimerChange]:
         """The timers of all members that the log has."""

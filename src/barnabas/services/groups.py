@@ -22,7 +22,7 @@ from barnabas.core.groups.classic_messages import (
 from barnabas.core.groups.classic_state import ClassicSoft
 from barnabas.core.groups.consumer_describe import DescribedConsumerGroup, describe
 from barnabas.core.groups.consumer_messages import ConsumerConfig, ConsumerHeartbeat, ConsumerHeartbeatReply
-from barnabas.core.groups.decision import Decision, Outcome
+from barnabas.core.groups.decision import Decision
 from barnabas.core.groups.offsets import CommitRequest, FetchedOffset, OffsetsConfig, WantedOffset
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.names import OFFSETS_TOPIC
@@ -40,7 +40,7 @@ from barnabas.runtime.dice import Dice
 from barnabas.runtime.group_coordinator import GroupCoordinator
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Guard, Partition
-from barnabas.runtime.turns import in_turns, pieces
+from barnabas.runtime.turns import finish, in_turns, is_over, pieces
 from barnabas.services.committing import OFFSETS_PER_TURN, commit_in_pieces
 from barnabas.services.coordinators import Coordinators
 from barnabas.services.group_routing import GroupRouting, TopicInfos
@@ -160,9 +160,11 @@ class GroupService:
             topics=topics,
         )
         self._names = {topic.topic_id: topic.name for topic in served.by_name.values()}
+        self._tasks: asyncio.TaskGroup | None = None
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Load the groups there are, in tasks of this group."""
+        self._tasks = tasks
         self._coordinators.start(tasks)
 
     def configure(self, config: GroupConfig) -> None:
@@ -406,14 +408,11 @@ class GroupService:
             return
         self._infos.forget()
         self._coordinators.drop_deleted()
-        for coordinator in self._coordinators.available():
-            for name, topic_id in ((self._names.get(topic_id), topic_id) for topic_id in removed):
-                if name is not None:
-                    gone = offsets.delete_topic(coordinator.groups, name, topic_id)
-                    coordinator.carry_out(Outcome(gone.records))
-            self._routing.on_topics_change(coordinator)
-        for topic_id in removed:
-            self._names.pop(topic_id, None)
+        gone = [(name, topic_id) for topic_id in removed if (name := self._names.pop(topic_id, None)) is not None]
+        steps = self._routing.follow_topics(self._coordinators.available(), gone)
+        if not is_over(steps):
+            assert self._tasks is not None
+            self._tasks.create_task(finish(steps))
 
 
 def _listing(coordinator: GroupCoordinator) -> Callable[[], list[listing.ListedGroup]]:

@@ -11,6 +11,7 @@ is told to come back.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -268,14 +269,20 @@ def _expired(
                 yield offset
 
 
-def delete_topic(groups: Groups, topic: str, topic_id: UUID) -> Decision[int]:
-    """A topic was deleted: so are the offsets that were committed for it, not those for a later one of its name."""
-    records: list[GroupEntry] = [
+def delete_topic(groups: Groups, topic: str, topic_id: UUID, *, limit: int | None = None) -> Decision[int]:
+    """A topic was deleted: so are the offsets that were committed for it, not those for a later one of its name.
+
+    With a limit about so many at most: the reply is how many they are, and if there are fewer those were the last.
+    """
+    committed = (
         GroupTombstone(OffsetRecord, (group, topic, partition))
-        for group, topics in sorted(groups.offsets.items())
-        for partition, offset in sorted(topics.get(topic, {}).items())
+        for group, topics in groups.offsets.items()
+        for partition, offset in topics.get(topic, {}).items()
         if offset.topic_id in (NO_TOPIC_ID, topic_id)
-    ]
+    )
+    records: list[GroupEntry] = [*islice(committed, limit)]
+    if limit is not None and len(records) >= limit:
+        return Decision(records, len(records))
     records += [
         GroupTombstone(OffsetRecord, key)
         for key in sorted({key for keys in groups.pending.values() for key in keys})

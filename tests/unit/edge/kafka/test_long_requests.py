@@ -28,6 +28,7 @@ MAX_CALLS_FOR_AN_END = 40
 MANY = 6000
 TOPIC = "wide"
 NAMES = [f"name-{number}" for number in range(MANY)]
+LONG_NAMES = [f"{number}{'x' * 30_000}" for number in range(40)]
 NUMBERS = list(range(MANY))
 TIMEOUT = {"timeout": 30_000}
 
@@ -80,6 +81,13 @@ REQUESTS: dict[str, tuple[int, int, dict[str, Any]]] = {
     ),
     "OffsetFetch": (9, 7, {"group_id": "g", "topics": [{**OF_TOPIC, "partition_indexes": NUMBERS}]}),
     "FindCoordinator": (10, 4, {"key_type": 0, "coordinator_keys": NAMES}),
+    "FindCoordinator of long names": (10, 4, {"key_type": 0, "coordinator_keys": LONG_NAMES}),
+    "DescribeGroups of long names": (15, 5, {"groups": LONG_NAMES}),
+    "OffsetFetch of groups with long names": (
+        9,
+        8,
+        {"groups": [{"group_id": name, "topics": []} for name in LONG_NAMES]},
+    ),
     "JoinGroup": (
         11,
         9,

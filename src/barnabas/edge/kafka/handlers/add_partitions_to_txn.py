@@ -37,7 +37,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
                 "transactional_id": each.transactional_id,
                 "topic_results": await _topics(each.topics, await _add(broker, each, asked.version)),
             }
-            async for each in in_turns(request.transactions)
+            async for each in in_turns(request.transactions, letters=lambda each: len(each.transactional_id))
         ]
         return {"throttle_time": 0, "error_code": 0, "results_by_transaction": results}
     single = _Single(request)

@@ -23,7 +23,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa:
     """See the module."""
     allowed = operations.OF_GROUP if request.include_authorized_operations else operations.NOT_ASKED
     groups: dict[str, Values] = {}
-    async for group in in_turns(request.group_ids, per_turn=_PER_TURN):
+    async for group in in_turns(request.group_ids, per_turn=_PER_TURN, letters=len):
         if group not in groups:
             groups[group] = await _describe(broker, group, allowed)
     return {"throttle_time": 0, "groups": list(groups.values())}

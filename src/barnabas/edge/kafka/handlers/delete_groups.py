@@ -14,7 +14,7 @@ _PER_TURN: Final = 50
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
     """See the module."""
     codes: dict[str, int] = {}
-    async for group in in_turns(request.groups_names, per_turn=_PER_TURN):
+    async for group in in_turns(request.groups_names, per_turn=_PER_TURN, letters=len):
         if group not in codes:
             codes[group] = await _delete(broker, group)
     results = [{"group_id": group, "error_code": code} async for group, code in in_turns(codes.items())]

@@ -23,7 +23,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
     is_asked = getattr(request, "include_authorized_operations", False)
     allowed = operations.OF_GROUP if is_asked else operations.NOT_ASKED
     groups: dict[str, Values] = {}
-    async for group in in_turns(request.groups, per_turn=_PER_TURN):
+    async for group in in_turns(request.groups, per_turn=_PER_TURN, letters=len):
         if group not in groups:
             groups[group] = await _describe(broker, group, asked.version, allowed)
     return {"throttle_time": 0, "groups": list(groups.values())}

@@ -19,7 +19,7 @@ _PER_TURN: Final = 50
 async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - there is one version
     """See the module."""
     states: dict[str, Values] = {}
-    async for transactional_id in in_turns(request.transactional_ids, per_turn=_PER_TURN):
+    async for transactional_id in in_turns(request.transactional_ids, per_turn=_PER_TURN, letters=len):
         if transactional_id not in states:
             states[transactional_id] = await _describe(broker, transactional_id)
     return {"throttle_time": 0, "transaction_states": list(states.values())}

@@ -17,7 +17,7 @@ from barnabas.wire.responses import Values
 GROUP: Final = 0
 TRANSACTION: Final = 1
 _BATCHED_FROM: Final = 4
-_PER_TURN: Final = 20  # keys may be long, and are hashed
+_PER_TURN: Final = 50
 _NO_NODE: Final = {"node_id": -1, "host": "", "port": -1}
 
 
@@ -28,7 +28,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
         return {"throttle_time": 0, **await _answer(broker, key_type, request.key)}
     coordinators = [
         {"key": key, **await _answer(broker, key_type, key)}
-        async for key in in_turns(request.coordinator_keys, per_turn=_PER_TURN)
+        async for key in in_turns(request.coordinator_keys, per_turn=_PER_TURN, letters=len)
     ]
     return {"throttle_time": 0, "coordinators": coordinators}
 

@@ -18,6 +18,7 @@ from barnabas.services.broker import Broker
 from barnabas.wire.responses import Values
 
 _GROUP_ERROR_FROM: Final = 2
+_PER_TURN: Final = 50
 _BATCHED_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10
 
@@ -41,7 +42,7 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
                 must_be_stable=must_be_stable,
             ),
         }
-        async for group in in_turns(request.groups)
+        async for group in in_turns(request.groups, per_turn=_PER_TURN, letters=lambda group: len(group.group_id))
     ]
     return {"throttle_time": 0, "groups": groups}
 
