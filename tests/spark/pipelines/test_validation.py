@@ -68,6 +68,11 @@ def test_a_good_file_becomes_a_pipeline_with_a_query_for_each_sink_and_the_dead_
             "    topic: orders\n    starting_timestamp: 5\n    ending_timestamp: 5\n",
             "p.yaml:7:23: ",
         ),
+        (
+            "    topic: orders\n",
+            "    topic: orders\n    options: {startingOffsets: latest}\n",
+            "p.yaml:6:32: use the key 'starting_offsets' of the source for it",
+        ),
         ("format: json", "format: jsn", "p.yaml:6:21: 'jsn' is not allowed: did you mean 'json'?"),
         ("format: json", "format: raw", "p.yaml:6:12: format raw takes no schema"),
         (', schema: "id long"', "", "p.yaml:6:12: format json needs one of 'schema' and 'schema_file'"),

@@ -6,6 +6,7 @@ Needs no Spark: whatever Spark alone can tell (SQL, DDL schemas, columns) is fou
 import re
 from collections.abc import Iterator
 from pathlib import Path as FilePath
+from typing import Final
 
 import msgspec
 
@@ -25,6 +26,14 @@ from barnabas.spark.pipelines.model import (
 )
 from barnabas.spark.pipelines.problems import Path, PipelineError, Problem
 from barnabas.spark.pipelines.structure import find_misfits, nearest
+
+# Options of Spark's Kafka source that every source of a pipeline gives by keys of its own.
+_KEYS_OF_OPTIONS: Final = {
+    "kafka.bootstrap.servers": "bootstrap",
+    "startingoffsets": "starting_offsets",
+    "subscribe": "topics",
+    "subscribepattern": "pattern",
+}
 
 
 def check_document(document: Document) -> PipelineModel:
@@ -114,6 +123,10 @@ class _Rules:
         bounds = (source.starting_timestamp or 0, source.ending_timestamp)
         if bounds[1] is not None and bounds[1] <= bounds[0]:
             yield self._problem((*path, "ending_timestamp"), "ends before it starts")
+        for option in source.options:
+            if option.lower() in _KEYS_OF_OPTIONS:
+                key = _KEYS_OF_OPTIONS[option.lower()]
+                yield self._problem((*path, "options", option), f"use the key {key!r} of the source for it")
         if source.parse is not None:
             yield from self._check_parse(source.parse, (*path, "parse"))
 
