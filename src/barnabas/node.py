@@ -50,6 +50,7 @@ from barnabas.services.transactions import TransactionConfig, TransactionService
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.disk import Disk
+from barnabas.storage.recovery import RecoveryReport
 
 log = get_logger("barnabas.node", is_limited=False)
 
@@ -298,15 +299,12 @@ class Node:
         if not data_dir.was_clean and broker.image.topics:
             broker.metadata.commit_now(lambda image: lead_anew(image, self.config.node_id))
         for report in data_dir.open_logs(lambda name: _log_config(broker, name)):
-            if report.lost_to is not None:
-                log.error(
-                    "%s: its records up to offset %d are missing; it goes on there", report.partition, report.lost_to
-                )
-            if report.cut_bytes:
-                log.warning("%s: %d bytes of an unfinished write were cut", report.partition, report.cut_bytes)
+            _tell(report)
         for name, error in data_dir.unreadable.items():
             if name.topic not in COORDINATED and _is_known(broker, name):  # else its coordinator says so, and more
                 log.error("%s cannot be served: %s", name, error)
+        for consequence in data_dir.checkpoints.consequences:
+            log.warning("%s", consequence)
         if data_dir.checkpoints.damage is not None:
             log.error("%s; its copy is used, and it is written anew", data_dir.checkpoints.damage)
         strays = [name for name in (*data_dir.logs, *data_dir.unreadable) if not _is_known(broker, name)]
@@ -331,6 +329,13 @@ def lead_anew(image: Image, node_id: int) -> Decision[None]:
                     )
 
     return Decision(list(records()), None)
+
+
+def _tell(report: RecoveryReport) -> None:
+    if report.lost_to is not None:
+        log.error("%s: its records up to offset %d are missing; it goes on there", report.partition, report.lost_to)
+    if report.cut_bytes:
+        log.warning("%s: %d bytes of an unfinished write were cut", report.partition, report.cut_bytes)
 
 
 def new_cluster_id(dice: Dice) -> str:

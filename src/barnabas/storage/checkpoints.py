@@ -11,6 +11,10 @@ An offset checkpoint has a version line, a count, then ``topic partition offset`
 A recovery point that is too low costs time, one that is too high costs data. So raising one may wait for the
 next checkpoint, and lowering one (`lower_recovery_point`) is durable before it returns.
 
+Damaged recovery points or cleaner offsets can be made again by looking at everything: every log is then recovered, or
+compacted, from its start. Until all logs are (`end_recovery`), the damaged file of recovery points stays: without it
+the next start would know of none, and take the gaps that compaction leaves for loss.
+
 One task owns the offsets. Files may be written by threads meanwhile (`begin_write`), older offsets never over newer
 ones; whoever must have something durable here and now (`write`) waits for such a thread at most as long as it takes to
 replace one file.
@@ -28,7 +32,6 @@ from barnabas.storage.small_file import ReplacedFile, read_file, replace_file
 
 VERSION = 0
 
-_REMOVE: Final = "remove it to have every log below it checked in full"
 _NO_COPY: Final = (
     "it says which records were deleted, and they would come back without it: restore it from a backup, or mend it by "
     "hand (a line with 0, a line with the number of partitions, then a line with topic, partition and the first offset "
@@ -42,11 +45,28 @@ class Checkpoints:
     def __init__(self, disk: Disk, directory: str) -> None:
         self._files = {name: OffsetFile(disk, f"{directory}/{name}") for name in (RECOVERY_POINTS, CLEANER_OFFSETS)}
         self._files[LOG_STARTS] = OffsetFile(disk, f"{directory}/{LOG_STARTS}", has_copy=True)
+        self.is_recovery_point_known = self._files[RECOVERY_POINTS].damage is None
+        """Whether the recovery points are all that there were."""
+        if not self.is_recovery_point_known:
+            self._files[RECOVERY_POINTS].is_held = True
 
     @property
     def damage(self) -> str | None:
-        """What was found damaged, and made up for."""
+        """What was found damaged, and its copy used instead."""
         return self._files[LOG_STARTS].damage
+
+    @property
+    def consequences(self) -> list[str]:
+        """What was found damaged, and is made up for by work."""
+        meanings = {
+            RECOVERY_POINTS: "every log is checked in full, which may take a while",
+            CLEANER_OFFSETS: "compacted logs are compacted from their start",
+        }
+        return [f"{damage}; {meanings[name]}" for name in meanings if (damage := self._files[name].damage) is not None]
+
+    def end_recovery(self) -> None:
+        """All logs are open, and what they know of their recovery points is noted: the file may be written again."""
+        self._files[RECOVERY_POINTS].is_held = False
 
     def recovery_point(self, partition: TopicPartition) -> int:
         # What is compacted was synced before, and has gaps that a recovery from lower down would take for loss.
@@ -115,12 +135,13 @@ class Checkpoints:
 class OffsetFile:
     """One offset checkpoint in memory."""
 
-    __slots__ = ("_file", "damage", "offsets")
+    __slots__ = ("_file", "damage", "is_held", "offsets")
 
     def __init__(self, disk: Disk, path: str, *, has_copy: bool = False) -> None:
         copy = path + COPY
         self._file = ReplacedFile(disk, path, copies=(copy,) if has_copy else ())
         self.damage: str | None = None
+        self.is_held = False  # whether the file is left as it is for now
         if has_copy and disk.exists(copy):
             self.offsets = self._read_either(disk, path, copy)
         elif has_copy:
@@ -128,7 +149,15 @@ class OffsetFile:
             if self.offsets:
                 self._file.note_change()  # written by an earlier version: a copy is due
         else:
-            self.offsets = _read_offsets(disk, path)
+            self.offsets = self._read_or_none(disk, path)
+
+    def _read_or_none(self, disk: Disk, path: str) -> dict[TopicPartition, int]:
+        try:
+            return _read_offsets(disk, path)
+        except CorruptLog as error:
+            self.damage = str(error)
+            self._file.note_change()
+            return {}
 
     def _read_either(self, disk: Disk, path: str, copy: str) -> dict[TopicPartition, int]:
         try:
@@ -150,7 +179,7 @@ class OffsetFile:
             self._file.note_change()
 
     def begin_write(self) -> Callable[[], None]:
-        if self._file.is_durable:
+        if self._file.is_durable or self.is_held:
             return _nothing
         offsets = self.offsets.copy()
         return self._file.begin(lambda: _encode_offsets(offsets))
@@ -195,7 +224,7 @@ def _read_lines(disk: Disk, path: str, *, fields: int, advice: str = "") -> list
     if lines[:2] != [str(VERSION), str(len(rows))] or any(
         len(row) != fields or not all(part.isdecimal() for part in row[-2:]) for row in rows
     ):
-        raise CorruptLog(f"{path} is damaged; {advice or _REMOVE}")
+        raise CorruptLog(f"{path} is damaged{advice and '; ' + advice}")
     return rows
 
 

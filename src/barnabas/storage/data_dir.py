@@ -74,6 +74,12 @@ class DataDir:
                 continue
             yield report
         yield from self._open_missing(config_of)
+        if not self.checkpoints.is_recovery_point_known:
+            for partition, log in self.logs.items():
+                self.checkpoints.set_recovery_point(partition, log.flushed_offset)
+            self.checkpoints.end_recovery()
+            with suppress(StorageExhausted), self.health.guarded():
+                self.checkpoints.write()
 
     def _open_missing(self, config_of: Callable[[TopicPartition], LogConfig]) -> Iterator[RecoveryReport]:
         """See to partitions whose directory is gone. One that was empty goes on where it ended. Any other is not an

@@ -5,12 +5,13 @@ batch headers since the last snapshot of the producers. From R on every byte is 
 write explains is cut away with all that follows it, for none of it was ever acknowledged as durable. A batch that
 is whole and wrong is damage. It is reported as `CorruptLog` and nothing is cut.
 
-What the names in the directory say is settled first: leftovers of interrupted work are finished (a compacted segment
-about to take its place) or removed (everything else).
+What the names in the directory say is settled first (`interrupted`).
 """
 
-import itertools
+import errno
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from barnabas.core.errors import CorruptLog
 from barnabas.core.model import NO_PRODUCER_ID, TopicPartition
@@ -18,30 +19,23 @@ from barnabas.core.replica.leader_epochs import EpochStart, LeaderEpochs
 from barnabas.core.replica.producers import ProducerStates
 from barnabas.storage.checkpoints import read_epochs, write_epochs
 from barnabas.storage.config import LogConfig
-from barnabas.storage.disk import OpenDirectory
+from barnabas.storage.disk import SyncFailed
+from barnabas.storage.interrupted import settle_names
 from barnabas.storage.log import Log
 from barnabas.storage.log_parts import Contents, LogContext
 from barnabas.storage.names import (
     ACCEPT_LOSS,
-    CLEANED,
     EPOCH_CHECKPOINT,
-    INDEX,
-    LOG,
-    SEGMENT_SUFFIXES,
-    SWAP,
-    TEMPORARY,
-    TIME_INDEX,
-    TXN_INDEX,
-    base_offset_of,
-    parse_swap,
-    segment_file,
-    swap_file,
-    swap_txn_index_file,
 )
 from barnabas.storage.offset_index import DamagedIndex
 from barnabas.storage.producer_files import ProducerFiles, aborted_entry, find_aborted, replay_batch
 from barnabas.storage.scan import BadBatch, FoundBatch, scan_batches, walk_headers
 from barnabas.storage.segment import Segment
+
+# What is wrong with one path, not with the disk.
+_OF_ONE_LOG: Final = frozenset(
+    {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP, errno.EACCES, errno.EPERM}
+)
 
 
 @dataclass(slots=True)
@@ -70,48 +64,15 @@ def open_log(
     that the name of the directory may not be durable, even if it is there: making it may have failed half way.
     """
     with context.health.guarded():
-        return _Opening(partition, directory, config, context).open(is_clean=is_clean, is_new=is_new)
-
-
-def finish_swaps(
-    context: LogContext, directory: str, swaps: list[tuple[int, int]], names: list[str], opened: OpenDirectory
-) -> None:
-    """Put finished compacted segments in the place of all segments with a base in [base, end base) of each.
-
-    `names` are those in the directory, and `opened` is that directory: nothing needs to be opened here, for there is no
-    way back.
-
-    Also done again after a crash at any point of it. The swap file goes last, when all else is durable: as long as it
-    is there, the swap is not finished. The transaction index comes with the segment and is in place before it,
-    for the two must fit: aborted data would be seen without it, and committed data hidden by what it has too much.
-    """
-    disk = context.files.disk
-    for name in names:
-        for suffix in SEGMENT_SUFFIXES:
-            base = base_offset_of(name, suffix)
-            if base is not None and _is_replaced(base, suffix, swaps):
-                context.files.forget(f"{directory}/{name}")
-                disk.remove(f"{directory}/{name}")
-    for swap in swaps:
-        _move(context, swap_txn_index_file(directory, *swap), segment_file(directory, swap[0], TXN_INDEX))
-    opened.sync()
-    for swap in swaps:
-        _move(context, swap_file(directory, *swap), segment_file(directory, swap[0], LOG))
-    opened.sync()
-
-
-def _is_replaced(base: int, suffix: str, swaps: list[tuple[int, int]]) -> bool:
-    return any(start <= base < end and (base > start or suffix in (INDEX, TIME_INDEX)) for start, end in swaps)
-
-
-def _move(context: LogContext, source: str, target: str) -> None:
-    """Rename over `target`; a source that is gone was moved before."""
-    disk = context.files.disk
-    if disk.exists(source):
-        disk.rename(source, target)
-    context.files.forget(target)  # only now: before, another thread could open what was there and keep it
-    if disk.exists(source):
-        disk.remove(source)  # both were names of one file, left by a rename that a crash interrupted
+        try:
+            return _Opening(partition, directory, config, context).open(is_clean=is_clean, is_new=is_new)
+        except OSError as error:
+            if error.errno not in _OF_ONE_LOG or isinstance(error, SyncFailed):
+                raise
+            raise CorruptLog(
+                f"{directory} cannot be opened: {error}. Something else is where its files should be, or they belong "
+                "to somebody else: stop the node, put that right or restore the directory from a backup, and start it"
+            ) from error
 
 
 class _Opening:
@@ -142,8 +103,11 @@ class _Opening:
         if is_missing and self._recovery_point > self._log_start:
             raise self._missing("is missing")
         self._disk.make_dir(self._directory)
-        segments = self._list_segments(report)
-        self._stored_epochs = tuple(read_epochs(self._disk, f"{self._directory}/{EPOCH_CHECKPOINT}"))
+        segments = [
+            Segment(self._context.files, self._directory, base, index_interval_bytes=self._config.index_interval_bytes)
+            for base in settle_names(self._context, self._directory, self._log_start, report.notes)
+        ]
+        self._stored_epochs = self._read_epochs(segments, report)
         if not segments:
             if self._recovery_point > self._log_start:
                 self._accept_loss(report)
@@ -174,6 +138,21 @@ class _Opening:
             is_new=is_new or is_missing,
         )
         return self._make_log(contents), report
+
+    def _read_epochs(self, segments: list[Segment], report: RecoveryReport) -> tuple[EpochStart, ...]:
+        """The history of leader epochs; one that is damaged is made anew from the headers of all batches."""
+        path = f"{self._directory}/{EPOCH_CHECKPOINT}"
+        try:
+            return tuple(read_epochs(self._disk, path))
+        except CorruptLog as error:
+            report.notes.append(f"{error}; it is made anew from the log")
+        found = LeaderEpochs()
+        for segment in segments:
+            with suppress(BadBatch):  # torn, or for those that check every byte to find
+                for _, header in walk_headers(segment.file(), 0, segment.size):
+                    found.assign(header.leader_epoch, header.base_offset)
+        write_epochs(self._disk, path, found.entries)
+        return found.entries
 
     def _missing(self, what: str) -> CorruptLog:
         return CorruptLog(
@@ -222,43 +201,6 @@ class _Opening:
             write_epochs(self._disk, f"{self._directory}/{EPOCH_CHECKPOINT}", contents.epochs.entries)
         return Log(self._partition, self._directory, self._config, self._context, contents)
 
-    # Names
-
-    def _list_segments(self, report: RecoveryReport) -> list[Segment]:
-        """The segments there are, after interrupted work is finished or undone."""
-        names = self._disk.list_dir(self._directory)
-        for name in names:
-            if name.endswith((CLEANED, TEMPORARY)):
-                self._disk.remove(f"{self._directory}/{name}")
-                report.notes.append(f"removed unfinished {name}")
-        swaps = [swap for name in names if (swap := parse_swap(name)) is not None]
-        if swaps:
-            finish_swaps(self._context, self._directory, swaps, names, self._disk.open_dir(self._directory))
-            report.notes.append(f"finished the swap of {len(swaps)} compacted segments")
-        names = self._disk.list_dir(self._directory)
-        for name in [name for name in names if name.endswith(TXN_INDEX + SWAP)]:
-            names.remove(name)
-            self._disk.remove(f"{self._directory}/{name}")
-            report.notes.append(f"removed unfinished {name}")
-        bases = sorted(base for name in names if (base := base_offset_of(name, LOG)) is not None)
-        deleted = [base for base, following in itertools.pairwise(bases) if following <= self._log_start]
-        known = set(bases[len(deleted) :])
-        for name in names:
-            for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
-                base = base_offset_of(name, suffix)
-                if base is not None and base not in known:
-                    self._disk.remove(f"{self._directory}/{name}")
-                    report.notes.append(f"removed leftover {name}")
-        return [
-            Segment(
-                self._context.files,
-                self._directory,
-                base,
-                index_interval_bytes=self._config.index_interval_bytes,
-            )
-            for base in sorted(known)
-        ]
-
     # After a clean shutdown
 
     def _open_clean(self, segments: list[Segment]) -> int | None:
@@ -288,17 +230,21 @@ class _Opening:
         self._replay_known(segments[: first + 1], known_size)
         self._cut_aborted(segments[: first + 1], known_size)
         end_offset = max(recovery_point, segments[first].base_offset)
-        is_whole = True
+        is_whole, is_known = True, self._context.checkpoints.is_recovery_point_known
         for index in range(first, len(segments)):
             segment = segments[index]
             if index > first:
-                if not is_whole or segment.base_offset != end_offset:
+                has_gap = segment.base_offset < end_offset or (is_known and segment.base_offset > end_offset)
+                if not is_whole or has_gap:
                     # Only an unsynced end of the segment before explains a gap: nothing from here on was durable.
+                    # Where nobody knows what was synced, compaction explains it, too, and nothing is dropped.
                     self._drop(segments, index, report)
                     break
                 self._close(segments[index - 1])
             position = known_size if index == first else 0
-            end_offset, is_whole = self._check_segment(segment, position, end_offset, report)
+            # Where nobody knows what was synced, only the very end of the log passes for torn.
+            may_cut = is_known or index + 1 == len(segments)
+            end_offset, is_whole = self._check_segment(segment, position, end_offset, report, may_cut=may_cut)
         self._settle(segments[-1], end_offset)
         return end_offset
 
@@ -351,7 +297,7 @@ class _Opening:
             segments[-1].txn_index.replace(find_aborted(self._producer_files, segments, end_position=known_size))
 
     def _check_segment(
-        self, segment: Segment, position: int, min_offset: int, report: RecoveryReport
+        self, segment: Segment, position: int, min_offset: int, report: RecoveryReport, *, may_cut: bool
     ) -> tuple[int, bool]:
         """Check every byte from `position` on and index it; a torn end is cut. (End offset, whether whole.)"""
         end = segment.size
@@ -370,7 +316,7 @@ class _Opening:
                 if header.producer_id != NO_PRODUCER_ID:
                     self._replay_checked(segment, batch)
         except BadBatch as bad:
-            if not bad.is_torn:
+            if not bad.is_torn or not may_cut:
                 raise bad.as_corrupt_log() from bad
             report.checked_bytes -= end - bad.position
             report.cut_bytes += end - bad.position

@@ -113,10 +113,34 @@ def test_a_forgotten_partition_is_gone_from_every_file(disk: SimulatedDisk) -> N
         b"\xff",
     ],
 )
-def test_a_damaged_checkpoint_is_reported(disk: SimulatedDisk, data: bytes) -> None:
+def test_damaged_recovery_points_are_unknown_and_the_file_stays_until_recovery_has_ended(
+    disk: SimulatedDisk, data: bytes
+) -> None:
     overwrite(disk, RECOVERY_POINTS, data)
-    with pytest.raises(CorruptLog, match="recovery-point-offset-checkpoint is damaged"):
-        Checkpoints(disk, "/data")
+    found = Checkpoints(disk, "/data")
+    assert not found.is_recovery_point_known
+    assert found.recovery_point(A0) == 0
+    assert found.consequences == [
+        "/data/recovery-point-offset-checkpoint is damaged; every log is checked in full, which may take a while"
+    ]
+    found.set_recovery_point(A0, 7)
+    found.write()
+    assert content(disk, RECOVERY_POINTS) == data
+    found.end_recovery()
+    found.write()
+    again = Checkpoints(disk, "/data")
+    assert (again.is_recovery_point_known, again.recovery_point(A0), again.consequences) == (True, 7, [])
+
+
+def test_damaged_cleaner_offsets_are_forgotten(disk: SimulatedDisk) -> None:
+    overwrite(disk, "/data/cleaner-offset-checkpoint", b"nonsense")
+    found = Checkpoints(disk, "/data")
+    assert (found.is_recovery_point_known, found.cleaned_to(A0)) == (True, 0)
+    assert found.consequences == [
+        "/data/cleaner-offset-checkpoint is damaged; compacted logs are compacted from their start"
+    ]
+    found.write()
+    assert Checkpoints(disk, "/data").consequences == []
 
 
 def test_epochs_are_written_as_kafka_writes_them(disk: SimulatedDisk) -> None:

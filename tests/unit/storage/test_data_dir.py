@@ -194,14 +194,6 @@ def test_a_damaged_log_can_be_deleted_and_made_anew() -> None:
     assert offsets(open_dir(disk).logs[PARTITION]) == [0, 1, 2]
 
 
-def test_a_damaged_checkpoint_is_reported_when_the_directory_is_opened() -> None:
-    disk = SimulatedDisk()
-    open_dir(disk).checkpoint()
-    overwrite(disk, f"{DATA}/recovery-point-offset-checkpoint", b"nonsense")
-    with pytest.raises(CorruptLog, match="recovery-point-offset-checkpoint is damaged"):
-        DataDir(disk, DATA)
-
-
 # Deletion
 
 

@@ -350,15 +350,22 @@ def test_an_epoch_that_wrote_nothing_is_forgotten_with_a_restart() -> None:
     assert reopened(disk).epochs.entries == ((1, 0),)
 
 
-def test_a_damaged_epoch_checkpoint_makes_the_log_unreadable() -> None:
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_damaged_epoch_checkpoint_is_made_anew_from_the_log(is_clean: bool) -> None:
     disk = SimulatedDisk()
-    log = new_log(disk)
-    append(log, plain())
+    data_dir = open_dir(disk)
+    log = data_dir.create_log(PARTITION, SMALL)
+    for epoch in (1, 4):
+        fill(log, 6, leader_epoch=epoch)
     log.flush()
+    data_dir.checkpoint()
+    if is_clean:
+        data_dir.close()
     overwrite(disk, EPOCHS, b"nonsense")
     disk.restart()
-    with pytest.raises(CorruptLog, match="leader-epoch-checkpoint is damaged"):
-        reopened(disk)
+    for _ in range(2):
+        assert reopened(disk).epochs.entries == ((1, 0), (4, 6))
+        disk.crash(Keep.NOTHING)
 
 
 # Leftovers

@@ -7,7 +7,7 @@ The order is what makes a crash harmless:
 2. The cleaned logs are renamed to names that say what they replace, and the directory is synced. That is the commit:
    from here on recovery finishes the swap, before it only removes leftovers. A crash may commit some segments
    and not others; each is right by itself.
-3. The swap is finished (`recovery.finish_swaps`), transaction indexes included. There is no way back, so whatever
+3. The swap is finished (`interrupted.finish_swaps`), transaction indexes included. There is no way back, so whatever
    has to be opened for that is opened before 2, where it can still be refused.
 4. The indexes follow. One that a crash loses is made anew from the log.
 5. The cleaner's checkpoint is raised. A crash before that costs a round over the same records.
@@ -19,9 +19,9 @@ from barnabas.core.errors import StorageExhausted
 from barnabas.storage.compaction.cleaner import CompactionPlan, CompactionResult, remove_outputs
 from barnabas.storage.compaction.output import Output, cleaned_file, output_files
 from barnabas.storage.disk import OpenDirectory
+from barnabas.storage.interrupted import finish_swaps
 from barnabas.storage.log import Log
 from barnabas.storage.names import INDEX, LOG, TIME_INDEX, segment_file, swap_file
-from barnabas.storage.recovery import finish_swaps
 from barnabas.storage.segment import Segment
 
 
