@@ -143,3 +143,24 @@ def test_a_command_loads_only_what_it_needs(
 
     assert "barnabas.cli.topic" in loaded
     assert [name for name in needless if name in loaded] == []
+
+
+INTERRUPT_AT = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+from barnabas.cli.entry import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("name", ["barnabas.cli.main", "typer", "barnabas.cli.txn"])
+def test_a_command_that_is_interrupted_while_it_loads_shows_no_traceback(name: str) -> None:
+    program = INTERRUPT_AT.format(name=name)
+    ended = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, timeout=WAIT_S, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")

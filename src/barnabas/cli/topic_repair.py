@@ -46,7 +46,7 @@ def repair(
         _repair(findings)
     if not as_json:
         restored = len(findings) - lost
-        typer.echo(f"topic {name}: {lost} batch(es) given up, {restored} put right; now start the node")
+        output.say(f"topic {name}: {lost} batch(es) given up, {restored} put right; now start the node")
 
 
 def _directory(data_dir: Path | None) -> str:
@@ -121,7 +121,7 @@ def _show(name: str, findings: list["Finding"], *, as_json: bool) -> None:
             ]
         )
     elif not findings:
-        typer.echo(f"topic {name}: everything can be read")
+        output.say(f"topic {name}: everything can be read")
     else:
         rows = [
             (

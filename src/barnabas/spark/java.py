@@ -178,6 +178,6 @@ def _wrap(home: Path, environment: Mapping[str, str]) -> Path:
         (directory / "bin").mkdir()
         java = directory / "bin" / "java"
         java.write_text(script, encoding="utf-8")
-        java.chmod(0o755)
+        java.chmod(0o700)
 
     return made_once(name, fill, environment)

@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from barnabas.spark.private_files import make_private_folder
+
 
 def made_once(name: str, fill: Callable[[Path], None], environment: Mapping[str, str]) -> Path:
     """The directory of that name; `fill` puts into an empty one what belongs there."""
@@ -30,7 +32,7 @@ def _create(parent: Path, name: str, fill: Callable[[Path], None]) -> Path:
     target = parent / name
     if target.is_dir():
         return target
-    parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(parent)
     unfinished = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=parent))
     try:
         fill(unfinished)

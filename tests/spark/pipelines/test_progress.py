@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -15,6 +16,8 @@ from typer.testing import CliRunner
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'barnabas[spark]'")
 
 from barnabas.cli.pipeline import app
+from barnabas.spark.made_once import made_once
+from barnabas.spark.pipelines.claiming import Claim
 from barnabas.spark.pipelines.lag import reached_offsets
 from barnabas.spark.pipelines.progress import PipelineProgress, QueryProgress, read_progress, write_progress
 from barnabas.testing.embedded import EmbeddedBroker
@@ -27,6 +30,22 @@ import sys
 from barnabas.spark.pipelines.progress import *
 write_progress(sys.argv[1], PipelineProgress("p", "running", {}))
 """
+
+
+def test_what_is_written_down_is_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        write_progress(str(tmp_path / "new" / "checkpoint"), RUNNING)
+        claim = Claim("p", str(tmp_path / "new" / "claimed"))
+        claim.take()
+        claim.release()
+        made_once("kept", lambda _: None, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    finally:
+        os.umask(before)
+    folders = [tmp_path / "new" / "checkpoint", tmp_path / "new" / "claimed", tmp_path / "cache" / "barnabas"]
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700] * 3
+    files = [file for folder in folders[:2] for file in folder.iterdir()]
+    assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600] * 2
 
 
 def test_who_writes_it_down_is_running_as_long_as_it_lives(tmp_path: Path) -> None:

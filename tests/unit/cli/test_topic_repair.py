@@ -2,6 +2,7 @@
 
 import json
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,12 @@ def test_what_is_not_there_is_said(damaged: Path, capsys: pytest.CaptureFixture[
     assert exit_code_of(app, "topic", "repair", "orders", "--data-dir", str(damaged / "none"), "--yes") == 1
     assert not (damaged / "none").exists()
     assert exit_code_of(app, "topic", "repair", "orders", "--data-dir", str(damaged), "--partition", "7", "-y") == 1
+
+
+def test_what_it_says_is_wrapped_between_words_on_a_terminal(
+    damaged: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    assert exit_code_of(app, "topic", "repair", "sound", "--data-dir", str(damaged)) == 0
+    assert capsys.readouterr().out.splitlines() == ["topic sound: everything can be", "read"]

@@ -14,6 +14,7 @@ from typing import IO, Final
 
 from barnabas.core.errors import BarnabasError
 from barnabas.spark.pipelines.problems import PipelineRunning
+from barnabas.spark.private_files import make_private_folder, open_private
 from barnabas.spark.tables.files import local_path
 
 FILE_NAME: Final = "pipeline.lock"
@@ -56,8 +57,8 @@ class Claim:
 
 
 def _lock(folder: Path, name: str) -> IO[str]:
-    folder.mkdir(parents=True, exist_ok=True)
-    file = (folder / FILE_NAME).open("a+", encoding="utf-8")
+    make_private_folder(folder)
+    file = open_private(folder / FILE_NAME, "a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
+from barnabas.spark.private_files import make_private_folder, open_private
 from barnabas.spark.tables.files import local_path
 
 State: TypeAlias = Literal["running", "stopped", "done", "failed"]
@@ -145,10 +146,11 @@ def write_progress(checkpoint: str, progress: PipelineProgress) -> None:
     folder = local_path(checkpoint)
     if folder is None:
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     unfinished = folder / f".{FILE_NAME}.{os.getpid()}"
     told = replace(progress, updated_s=time.time(), process=f"{socket.gethostname()}/{_process_id(os.getpid())}")
-    unfinished.write_text(json.dumps(asdict(told), indent=2), encoding="utf-8")
+    with open_private(unfinished, "w") as file:
+        json.dump(asdict(told), file, indent=2)
     unfinished.replace(folder / FILE_NAME)
 
 
