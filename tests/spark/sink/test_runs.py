@@ -321,6 +321,20 @@ def test_of_two_attempts_at_a_task_one_is_published_and_the_other_keeps_nobody_w
     assert bus.transactions(states=["Ongoing"]) == []
 
 
+def test_an_attempt_that_lost_is_aborted_after_each_batch_that_took_long(bus: Bus, start: Callable[[], Run]) -> None:
+    """As tasks do that are tried a second time meanwhile. Nothing may come after it for hours."""
+    run = start()
+    run.publish(run.prepare_all())
+    shares = run.prepare_all(batch_id=1)
+    run.prepare(1, ROWS[1], batch_id=1, attempt=1)
+    shares[0].began_at_s -= 5
+
+    run.publish(shares, batch_id=1)
+
+    assert published(bus) == sorted([*ALL, *ALL])
+    assert bus.transactions(states=["Ongoing"]) == []
+
+
 def test_a_failed_attempt_is_aborted_when_a_later_one_is_published(bus: Bus, start: Callable[[], Run]) -> None:
     run = start()
     failed = run.prepare_all()

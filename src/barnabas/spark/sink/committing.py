@@ -44,6 +44,7 @@ _LIKELY_OPEN: Final = 0.25  # of its timeout: a transaction that is not older is
 _MAX_ATTEMPTS: Final = 4  # at a task, as Spark has it by default; what more of them left open ends by its timeout
 _LATE_S: Final = 0.5  # for a worker whose task has failed to come to its end
 _SWEEP_S: Final = 30.0  # between two looks for what attempts that do not count have left open
+_LONG_S: Final = 0.05  # for a batch, for each look: then looking takes little in comparison
 _UNSUPPORTED: Final = 35
 
 
@@ -81,7 +82,7 @@ class BatchPublisher:
             self._check_open(shares)
         steps.reached(Step.INTENDED)
         self._commit_all(batch_id, prepared)
-        self._sweep(prepared)
+        self._sweep(prepared, _age_s(shares))
 
     def abort(self, batch_id: int, tasks: Iterable[int], prepared: Sequence[Prepared]) -> None:
         """End what a batch that failed has left open, unless it is to be published all the same."""
@@ -148,7 +149,7 @@ class BatchPublisher:
         again. Nobody runs the others again.
         """
         timeout_s = self._options.transaction_timeout_ms / 1000
-        oldest_s = max((time.time() - each.began_at_s for each in shares if each.prepared is not None), default=0.0)
+        oldest_s = _age_s(shares)
         if self._options.is_tracked and oldest_s < timeout_s * _LIKELY_OPEN:
             return
         prepared = [each.prepared for each in shares if each.prepared is not None]
@@ -217,15 +218,20 @@ class BatchPublisher:
 
     # What other attempts left
 
-    def _sweep(self, prepared: Sequence[Prepared]) -> None:
-        """Abort what attempts that do not count have left open, which would keep readers waiting."""
-        now = time.monotonic()
-        if now < self._swept_at + _SWEEP_S and not any(each.attempt for each in prepared):
-            return
-        self._swept_at = now
+    def _sweep(self, prepared: Sequence[Prepared], age_s: float) -> None:
+        """Abort what attempts that do not count have left open, which would keep readers waiting.
+
+        Spark makes second attempts where tasks failed or take long. After a batch that was quick, nothing is looked for
+        unless it is time again.
+        """
         winners = {(each.task, each.attempt) for each in prepared}
         tasks = sorted({each.task for each in prepared})[:_SWEPT_AT_MOST]
         losers = [pair for pair in itertools.product(tasks, range(_MAX_ATTEMPTS)) if pair not in winners]
+        now = time.monotonic()
+        is_likely = any(each.attempt for each in prepared) or age_s >= _LONG_S * len(losers)
+        if now < self._swept_at + _SWEEP_S and not is_likely:
+            return
+        self._swept_at = now
         with contextlib.suppress(BarnabasError):  # the batch is published; these end by their timeout
             self._abort_open(losers)
 
@@ -289,6 +295,11 @@ def abort_batch(options: WriteOptions, batch_id: int, shares: Sequence[ShareWrit
     with contextlib.suppress(BarnabasError), contextlib.closing(BatchPublisher(options, owner)) as publisher:
         prepared = [share.prepared for share in shares if share is not None and share.prepared is not None]
         publisher.abort(batch_id, range(len(shares)), prepared)
+
+
+def _age_s(shares: Sequence[ShareWritten]) -> float:
+    """How long ago the first transaction of a batch began."""
+    return max((time.time() - each.began_at_s for each in shares if each.prepared is not None), default=0.0)
 
 
 def _token(entry: Intent | None) -> str:
