@@ -295,7 +295,9 @@ class MetadataLog:
         )
 
     async def _take_snapshot(self) -> None:
-        snapshot, records = self._begin_snapshot()
+        """Nothing is committed meanwhile: so the image stays as it is while it is gone over, in turns."""
+        snapshot = self._next_snapshot
+        records = [encode_record(record) async for record in in_turns(self._image.to_records())]
         try:
             await self._offload.run(lambda: self._snapshots.write(snapshot, records))
         except OSError as error:
@@ -304,17 +306,17 @@ class MetadataLog:
         self._end_snapshot(snapshot)
 
     def _take_snapshot_now(self) -> None:
-        snapshot, records = self._begin_snapshot()
+        snapshot = self._next_snapshot
         try:
-            self._snapshots.write(snapshot, records)
+            self._snapshots.write(snapshot, [encode_record(record) for record in self._image.to_records()])
         except OSError as error:
             self._log.context.health.fail(error)
             return
         self._end_snapshot(snapshot)
 
-    def _begin_snapshot(self) -> tuple[SnapshotId, list[bytes]]:
-        snapshot = SnapshotId(self.high_watermark, self._log.epochs.latest)
-        return snapshot, [encode_record(record) for record in self._image.to_records()]
+    @property
+    def _next_snapshot(self) -> SnapshotId:
+        return SnapshotId(self.high_watermark, self._log.epochs.latest)
 
     def _end_snapshot(self, snapshot: SnapshotId) -> None:
         """The snapshot is durable: what came before the one before it may go.

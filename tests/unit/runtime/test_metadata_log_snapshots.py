@@ -9,13 +9,18 @@ from barnabas.core.records.record import Record, encode_batch
 from barnabas.runtime.metadata_log import METADATA_PARTITION, MetadataLog, MetadataLogConfig
 from barnabas.storage.metadata_snapshot import SUFFIX, SnapshotId
 from barnabas.testing.disk import Keep, SimulatedDisk
+from tests.unit.edge.kafka.holding import Held
 from tests.unit.runtime.metadata_support import (
     DIRECTORY,
     EVERY_3,
     ids,
     open_metadata,
+    register,
     snapshots,
+    topic,
 )
+
+WIDE = 4000
 
 
 def run_commits(metadata: MetadataLog, count: int) -> None:
@@ -41,6 +46,27 @@ def test_a_snapshot_is_taken_after_so_many_records_and_older_history_goes() -> N
     assert again.image == metadata.image
     assert again.snapshot == SnapshotId(9, 1)
     assert again.end_offset == 11
+
+
+def test_a_snapshot_of_much_gives_the_loop_back_again_and_again() -> None:
+    disk = SimulatedDisk(1)
+    _, metadata = open_metadata(disk, config=EVERY_3)
+    metadata.commit_now(register)
+    metadata.commit_now(topic("wide", WIDE))
+    before = metadata.snapshot
+
+    async def scenario() -> Held:
+        with Held() as held:
+            for _ in range(3):
+                await metadata.commit(ids())
+        return held
+
+    held = asyncio.run(scenario())
+
+    assert metadata.snapshot != before
+    assert held.longest < 4 * WIDE  # what is written is put together on a thread, which here is none
+    disk.crash(Keep.NOTHING)
+    assert open_metadata(disk)[1].image == metadata.image
 
 
 def test_a_snapshot_is_taken_after_so_many_bytes() -> None:
