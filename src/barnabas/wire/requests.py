@@ -29,6 +29,7 @@ from barnabas.wire.schema import FORMATS, take_apart
 
 MAX_ELEMENTS: Final = 100_000  # of all arrays of a request together: far more than a client asks for at once
 ELEMENTS_PER_STEP: Final = 100  # of arrays, of which each takes some microseconds
+BYTES_PER_ELEMENT: Final = 4096  # which take as long again
 _ROWS_PER_STEP: Final = 1000  # of numbers, of which one is read in a fraction of a microsecond
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _PLAIN_NUMBERS: Final = ("int8", "int16", "int32", "int64")  # an array of which is read in one go
@@ -310,7 +311,12 @@ def _array_steps(read: _Read, steps: _ReadSteps | None, *, is_flexible: bool) ->
                 yield
                 body.left_in_step = ELEMENTS_PER_STEP
             body.left_in_step -= 1
-            element, position = read(body, position) if steps is None else (yield from steps(body, position))
+            if steps is None:
+                begin = position
+                element, position = read(body, begin)
+                body.left_in_step -= (position - begin) // BYTES_PER_ELEMENT
+            else:
+                element, position = yield from steps(body, position)
             elements.append(element)
         return tuple(elements), position
 

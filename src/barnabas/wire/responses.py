@@ -26,6 +26,7 @@ Values = Mapping[str, Any]
 Write = Callable[[bytearray, Any], None]
 
 ELEMENTS_PER_STEP: Final = 100  # of arrays, of which each takes some microseconds
+BYTES_PER_ELEMENT: Final = 4096  # which take as long again
 _PLAIN_NUMBERS: Final = ("int8", "int16", "int32", "int64")
 _NO_UUID: Final = bytes(16)
 
@@ -140,12 +141,14 @@ def _field_steps(field: "Field[Any]", *, is_flexible: bool) -> _WriteSteps | Non
     def write_array(out: _Out, values: Any) -> Generator[None, None, None]:
         out += write_uvarint(len(values) + 1) if is_flexible else len(values).to_bytes(4, "big")
         for value in values:
-            if out.left_in_step == 0:
+            if out.left_in_step <= 0:
                 yield
                 out.left_in_step = ELEMENTS_PER_STEP
             out.left_in_step -= 1
             if steps is None:
+                size = len(out)
                 write(out, value)
+                out.left_in_step -= (len(out) - size) // BYTES_PER_ELEMENT
             else:
                 yield from steps(out, value)
 

@@ -9,9 +9,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.wire.apis import APIS, CREATE_TOPICS, DELETE_TOPICS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, Api
+from barnabas.testing.wire_client import LENGTH_SIZE, encode_request
+from barnabas.wire.apis import (
+    APIS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    SYNC_GROUP,
+    Api,
+)
 from barnabas.wire.errors import MalformedRequest
-from barnabas.wire.frame import RequestHeader, write_uvarint
+from barnabas.wire.frame import RequestHeader, read_request_header, write_uvarint
 from barnabas.wire.requests import MAX_ELEMENTS, read_request, read_request_in_steps
 from tests.unit.wire.kio_values import API_VERSIONS, IDS, encode, plain, requests
 
@@ -43,6 +54,15 @@ def test_every_request_is_read_as_kio_wrote_it(api: Api, version: int) -> None:
         assert plain(in_steps(api, version, body)) == plain(entity)
 
     check()
+
+
+def test_few_elements_of_many_bytes_are_read_in_many_steps() -> None:
+    assignments = [{"member_id": str(n), "assignment": bytes(500_000)} for n in range(20)]
+    values = {"group_id": "g", "generation_id": 1, "member_id": "m", "assignments": assignments}
+    whole = encode_request(SYNC_GROUP.key, 5, {**values, "protocol_type": "t", "protocol_name": "p"})
+    frame = memoryview(whole)[LENGTH_SIZE:]
+    steps = read_request_in_steps(read_request_header(frame, 0, len(frame)), frame, len(frame))
+    assert sum(1 for _ in steps) >= 20
 
 
 @pytest.mark.parametrize(("api", "version"), API_VERSIONS, ids=IDS)

@@ -15,12 +15,16 @@ from barnabas.runtime.connections import Answer, Connection
 from barnabas.runtime.turns import finish
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import API_VERSIONS, FETCH, PRODUCE
+from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.frame import RequestHeader, answer_head, read_request_header
 from barnabas.wire.requests import read_request, read_request_in_steps
 from barnabas.wire.responses import write_response_in_steps
 
 LONG_REQUEST_BYTES: Final = 2048
 """A longer one is not read before others had their turn."""
+
+MAX_REQUEST_BYTES: Final = 32 * 1024 * 1024
+"""Of a request that has no records. It is copied before it is read, in one go."""
 
 
 class KafkaServer:
@@ -40,6 +44,8 @@ class KafkaServer:
         header = read_request_header(frame, 0, len(frame))
         if header.api is PRODUCE:
             return self._producing.handle(header, frame)
+        if len(frame) > MAX_REQUEST_BYTES:
+            raise MalformedRequest(f"{header.api.name} has {len(frame)} bytes; at most {MAX_REQUEST_BYTES} are taken")
         if header.api is API_VERSIONS and not API_VERSIONS.serves(header.version):
             return api_versions.answer_unknown_version(header)
         if header.api is FETCH:

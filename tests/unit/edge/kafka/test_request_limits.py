@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from barnabas.edge.kafka.server import MAX_REQUEST_BYTES
 from barnabas.services.broker import Broker
-from barnabas.wire.apis import APIS
+from barnabas.wire.apis import APIS, FETCH, METADATA, Api
+from barnabas.wire.errors import MalformedRequest
 from tests.unit.edge.kafka.calling import Caller
 from tests.unit.edge.kafka.support import run
 
@@ -46,5 +48,15 @@ def test_as_much_as_is_allowed_is_taken_and_no_more(key: int, version: int, valu
         response = await Caller(broker).request(APIS[key], version, **values).read()
 
         assert response.error_code.value == code
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("api", [FETCH, METADATA], ids=lambda api: api.name)
+def test_a_request_without_records_has_a_limit_of_its_own(api: Api) -> None:
+    async def scenario(broker: Broker) -> None:
+        head = api.key.to_bytes(2, "big") + api.max_version.to_bytes(2, "big") + bytes(7)
+        with pytest.raises(MalformedRequest, match="at most 33554432 are taken"):
+            Caller(broker).send(head + bytes(MAX_REQUEST_BYTES))
 
     run(scenario)
