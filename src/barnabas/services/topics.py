@@ -1,6 +1,7 @@
 """Creating, growing, configuring and deleting topics: requests become commits of the metadata log."""
 
 from collections.abc import Sequence
+from functools import partial
 from uuid import UUID
 
 import msgspec
@@ -24,12 +25,14 @@ from barnabas.core.metadata.topics import (
 )
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.metadata_log import MetadataLog
+from barnabas.runtime.turns import pieces
 from barnabas.services.internal_topics import check_may_alter, check_settings, with_internal_defaults
 from barnabas.services.live_config import LiveConfig
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings import check_topic_settings
 
 DEFAULT = -1  # a count that is left to the broker
+CREATED_AT_ONCE = 10  # in one commit, which is applied in one piece
 
 
 class Topics:
@@ -66,7 +69,7 @@ class Topics:
         return NewTopic(new.name, count, factor, None, configs)
 
     async def create_automatically(self, names: Sequence[str]) -> dict[str, BarnabasError]:
-        """Create topics because a client asked for them, in one commit; the reply is those that are not there then.
+        """Create topics because a client asked for them, some in each commit; the reply is those not there then.
 
         Only so many at a time: for the others the client asks again.
         """
@@ -84,7 +87,9 @@ class Topics:
             await self._served.wait_removed(name)
         plain = self._with_defaults(NewTopic(chosen[0], DEFAULT, DEFAULT))
         new = [(msgspec.structs.replace(plain, name=name), self._dice.uuid()) for name in chosen]
-        created = await self._metadata.commit(lambda image: create_topics(image, new))
+        created: list[CreatedTopic | BarnabasError] = []
+        async for some in pieces(new, per_turn=CREATED_AT_ONCE):
+            created += await self._metadata.commit(partial(create_topics, new=some))
         refused = {
             name: outcome
             for name, outcome in zip(chosen, created, strict=True)

@@ -111,14 +111,15 @@ def describe_broker(
     dynamic_default: Mapping[str, str] = _NOTHING,
 ) -> list[DescribedSetting]:
     """All settings of a broker, the defaults of its topics among them."""
-    effective = broker.with_dynamic({**dynamic_default, **dynamic})
+    altered = {**dynamic_default, **dynamic}
+    effective = broker.with_dynamic(altered) if altered else broker
+    texts = {**broker.given, **altered}
     described = []
     for name, setting in _ALL_BROKER_SETTINGS.items():
         synonyms = _broker_synonyms(name, broker, dynamic=dynamic, dynamic_default=dynamic_default)
         if name in BROKER_SETTINGS:
             value = value_text(getattr(effective, name.replace(".", "_"))) or None
         else:
-            texts = {**broker.given, **dynamic_default, **dynamic}
             value = _as_parsed(setting, texts.get(name, setting.default))
         described.append(_described(setting, value, synonyms, is_read_only=setting.is_read_only))
     return described

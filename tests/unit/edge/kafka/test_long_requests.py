@@ -19,9 +19,6 @@ from tests.unit.wire.kio_values import encode
 MAX_CALLS = 12_000
 """Between two turns: some milliseconds. Every request below takes several times as many in all."""
 
-MAX_CREATING_CALLS = 50_000
-"""Where a hundred topics are created in one commit, which is one step."""
-
 MAX_CALLS_FOR_AN_END = 40
 """A reader of thousands of partitions asks where they end many times a second."""
 
@@ -185,7 +182,7 @@ def test_a_long_request_gives_the_loop_back_again_and_again(name: str) -> None:
 
         _, held = await held_by(lambda: caller.send(frame).bytes())
 
-        assert held.longest < (MAX_CREATING_CALLS if "creates" in name else MAX_CALLS)
+        assert held.longest < MAX_CALLS
         assert held.turns > 1
 
     run(scenario)

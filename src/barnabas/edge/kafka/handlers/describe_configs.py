@@ -6,18 +6,16 @@ several times is answered once.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from barnabas.core.errors import BarnabasError
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
-from barnabas.runtime.turns import in_turns
+from barnabas.runtime.turns import in_turns, next_turn
 from barnabas.services.broker import Broker
 from barnabas.services.configs import ConfigResource, describe
 from barnabas.services.settings import DescribedSetting
 from barnabas.wire.responses import Values
-
-_PER_TURN: Final = 2  # a resource takes a millisecond or more
 
 Outcome = Sequence[DescribedSetting] | BarnabasError
 
@@ -27,13 +25,14 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa:
     with_docs = getattr(request, "include_documentation", False)
     found: dict[ConfigResource, Outcome] = {}
     results: dict[tuple[ConfigResource, frozenset[str]], Values] = {}
-    async for resource in in_turns(request.resources, per_turn=_PER_TURN):
+    async for resource in in_turns(request.resources):
         target = ConfigResource(resource.resource_type, resource.resource_name)
         asked_for = frozenset(resource.configuration_keys or ())  # none, like null, is all
         if (target, asked_for) in results:
             continue
         if target not in found:
             found[target] = _find(broker, target)
+            await next_turn()  # that alone takes up to a millisecond
         results[target, asked_for] = {
             "resource_type": target.type,
             "resource_name": target.name,

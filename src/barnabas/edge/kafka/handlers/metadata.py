@@ -96,7 +96,9 @@ async def _create_missing(broker: Broker, names: Iterable[str], *, may_create: b
         except BarnabasError as error:
             codes[name] = error.kafka_code
     refused = await broker.topics.create_automatically(wanted) if wanted else {}
-    return codes | {name: error.kafka_code for name, error in refused.items()}
+    async for name, refusal in in_turns(refused.items()):
+        codes[name] = refusal.kafka_code
+    return codes
 
 
 async def _by_id(image: Image, topic_ids: Iterable[UUID], version: int, allowed: int) -> list[Values]:
