@@ -8,11 +8,11 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from barnabas.core.errors import InvalidConfig
+from barnabas.core.errors import InvalidConfig, StorageExhausted
 from barnabas.core.metadata.cluster import form_cluster, keep_min_insync_replicas, register_node
 from barnabas.core.metadata.decision import Decision
 from barnabas.core.metadata.image import Image
@@ -106,6 +106,7 @@ class Node:
         logs.flusher = Flusher(self._ports.threads.syncs, listener=logs)
         async with asyncio.TaskGroup() as tasks:
             metadata = self._open_metadata(data_dir)
+            watch.before_room = metadata.write_assumed
             broker = self._build(metadata, logs)
             connections = Connections(KafkaServer(broker), _limits(broker.live.current), tasks)
             await self._take_address(broker, connections)
@@ -283,7 +284,8 @@ class Node:
             host = listener.host
         broker.host, broker.port = host, port
         incarnation = self._ports.dice.uuid()
-        broker.metadata.commit_now(
+        _commit_or_assume(
+            broker.metadata,
             lambda image: register_node(
                 image,
                 node_id=self.config.node_id,
@@ -291,13 +293,13 @@ class Node:
                 port=port,
                 rack=self.config.broker_rack,
                 incarnation=incarnation,
-            )
+            ),
         )
 
     def _open_logs(self, broker: Broker, data_dir: DataDir) -> None:
         """Open the logs that are on disk; remove those of topics that were deleted when the node went down."""
         if not data_dir.was_clean and broker.image.topics:
-            broker.metadata.commit_now(lambda image: lead_anew(image, self.config.node_id))
+            _commit_or_assume(broker.metadata, lambda image: lead_anew(image, self.config.node_id))
         for report in data_dir.open_logs(lambda name: _log_config(broker, name)):
             _tell(report)
         for name, error in data_dir.unreadable.items():
@@ -315,6 +317,14 @@ class Node:
         for name in data_dir.logs:
             if name != METADATA_PARTITION:
                 broker.served.get_partition(*name).open_log()
+
+
+def _commit_or_assume(metadata: MetadataLog, decide: Callable[[Image], Decision[Any]]) -> None:
+    """Commit; on a disk without room so that it is written before clients' records are taken again."""
+    try:
+        metadata.commit_now(decide)
+    except StorageExhausted:
+        metadata.assume(decide)
 
 
 def lead_anew(image: Image, node_id: int) -> Decision[None]:

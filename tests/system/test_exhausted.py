@@ -1,21 +1,26 @@
 """``barnabas serve`` short of what a process needs: descriptors, room, and its data directory itself."""
 
 import asyncio
+import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from barnabas.client import Bus
+from barnabas.core.records.record import Record, encode_batch
 from barnabas.node import Node, Ports
 from barnabas.services.broker_config import BrokerConfig
+from tests.system.running import Client, produce
 
 EX_IOERR = 74
 ROOM = 100_000
@@ -23,13 +28,15 @@ ROOM = 100_000
 
 @contextmanager
 def serving(
-    directory: Path, errors: Path, *, limit: tuple[int, int, int]
+    directory: Path, errors: Path, *, limit: tuple[int, int, int] = (resource.RLIMIT_CORE, 0, 0), settings: str = ""
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A node whose process has a limit (which, soft, hard), and its address; what it logs goes to a file."""
     program = (
         f"import resource; resource.setrlimit({limit[0]}, {limit[1:]}); from barnabas.cli.main import main; main()"
     )
     options = ["serve", "--data-dir", str(directory), "--listen", "127.0.0.1:0"]
+    if settings:
+        options += ["--set", settings]
     with (
         errors.open("w") as file,
         subprocess.Popen(
@@ -80,6 +87,71 @@ def test_a_write_that_finds_no_room_is_taken_once_there_is_some_and_nothing_is_l
     with serving(tmp_path / "data", errors, limit=(resource.RLIMIT_CORE, 0, 0)) as (_, address), Bus(address) as bus:
         found = {(bus.get("t", 0, offset).value or b"")[:3] for offset in range(200)}
         assert found == {b"%03d" % number for number in range(200)}
+
+
+@contextmanager
+def small_disk(path: Path, *, size: str) -> Iterator[Path]:
+    """A file system of its own, in memory."""
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount a file system")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
+
+
+def fill_up(path: Path) -> None:
+    """Write until not a byte is free."""
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY)
+    with suppress(OSError):
+        while True:
+            os.write(descriptor, bytes(4096))
+    os.close(descriptor)
+    assert os.statvfs(path).f_bavail == 0
+
+
+def test_a_node_that_was_killed_without_a_byte_free_starts_serves_reads_and_writes_once_there_is_room(
+    tmp_path: Path,
+) -> None:
+    errors, reserve = tmp_path / "errors", "log.dir.reserve.bytes=100000"
+    with small_disk(tmp_path / "disk", size="6m") as disk:
+        with serving(disk / "data", errors, settings=reserve) as (_, address), Bus(address) as bus:
+            bus.create_topic("t", partitions=3)
+            for number in range(30):
+                bus.send("t", b"%d" % number, partition=number % 3).result(10)
+            with bus.transaction("mover") as transaction:
+                transaction.send("t", b"30", partition=0)
+        ballast = disk / "ballast"
+        fill_up(ballast)  # the node was killed
+        with serving(disk / "data", errors, settings=reserve) as (_, address):
+            check_reads_only(address)
+        # Once more: of what the first of these could not write, nothing is missing.
+        with serving(disk / "data", errors, settings=reserve) as (process, address):
+            check_reads_only(address)
+            ballast.unlink()
+            wait_until(lambda: written(address) == ErrorCode.none)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        assert "is full" in errors.read_text()
+        with serving(disk / "data", errors, settings=reserve) as (_, address), Bus(address) as bus:
+            values = sorted(record.value or b"" for record in bus.consume("t", max_records=32))
+            assert values == sorted([b"taken", *(b"%d" % number for number in range(31))])
+
+
+def check_reads_only(address: str) -> None:
+    with Bus(address) as bus:
+        found = sorted(int(record.value or b"") for record in bus.consume("t", max_records=31))
+    assert found == list(range(31))
+    assert written(address) == ErrorCode.kafka_storage_error
+
+
+def written(address: str) -> ErrorCode:
+    """What a broker answers to one record for partition 0 of t."""
+    with Client(int(address.rpartition(":")[2])) as client:
+        code: ErrorCode = produce(client, "t", bytes(encode_batch([Record(0, 0, None, b"taken")]))).error_code
+        return code
 
 
 def test_a_node_whose_data_directory_is_gone_ends_with_a_code_that_says_so(tmp_path: Path) -> None:

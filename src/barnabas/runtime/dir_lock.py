@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from barnabas.core.errors import StorageError
@@ -31,8 +32,9 @@ class DirLock:
                 f"{Path(self._path).parent} is in use by another node (process {owner or 'unknown'}); "
                 "stop it, or name another --data-dir"
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # no room: then nobody is told whose it is
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         self._descriptor = descriptor
 
     def others_may_enter(self) -> bool:

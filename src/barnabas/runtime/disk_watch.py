@@ -5,11 +5,14 @@ Looks now and then, on a thread, so that an append need not. Some room is kept f
 retention can make room. A client's write that finds the disk full all the same, because somebody else was quicker, is
 refused by `storage.health`; here it is tried again whether there is room, so nobody needs to restart anything.
 
+A node that started without room may have something to write before it takes clients' records (`before_room`).
+
 `HealthLog` says in the log what becomes of the directory: once when it is full and once when there is room again, once
 when it goes offline.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from barnabas.core.errors import DataDirLost, StorageError, StorageExhausted
@@ -73,6 +76,8 @@ class DiskWatch:
         self._present = present  # a path that is there as long as the directory is
         self._reserve_bytes = reserve_bytes
         self._interval_s = INTERVAL_S
+        self.before_room: Callable[[], bool] = lambda: True
+        """What has to be done before there is room for clients; whether it is done."""
         self._log = HealthLog(health, clock)
         health.listener = self._log.note
 
@@ -94,6 +99,7 @@ class DiskWatch:
         if not is_present:
             raise DataDirLost(f"the data directory {self._health.directory} is gone: {self._present} is not there")
         is_full = free_bytes is not None and free_bytes < self._reserve_bytes
+        is_full = is_full or not self.before_room()
         self._health.note_room(is_full=is_full)
         if not is_full:
             self._log.note_room()

@@ -14,7 +14,7 @@ that damage to one file costs nothing.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -99,6 +99,7 @@ class MetadataLog:
         self._config = config
         self._turn = asyncio.Lock()
         self._waiting = 0
+        self._assumed: list[MetadataRecord] = []  # applied, and not written yet: see `assume`
         self._subscribers: list[Subscriber] = []
         self._failure: str | None = None
         self._is_closed = False
@@ -187,7 +188,7 @@ class MetadataLog:
             self._check_open()
             decision = decide(self._image)
             if decision.records:
-                await self._encode_and_append(decision.records)
+                await self._encode_and_append([*self._assumed, *decision.records])
                 await _finish(self._settle(decision.records))
             return decision.reply
         finally:
@@ -199,15 +200,37 @@ class MetadataLog:
         self._check_open()
         decision = decide(self._image)
         if decision.records:
-            now_ms = self._clock.now_ms()
-            self._append(decision.records, encode_commit(decision.records, timestamp_ms=now_ms), now_ms=now_ms)
-            with self._failing():
-                self._log.flush()
-                self._apply(decision.records)
-            self._notify(decision.records)
-            if self._is_snapshot_due:
-                self._take_snapshot_now()
+            self._commit_now(decision.records)
         return decision.reply
+
+    def _commit_now(self, records: Sequence[MetadataRecord]) -> None:
+        now_ms, written = self._clock.now_ms(), [*self._assumed, *records]
+        self._append(written, encode_commit(written, timestamp_ms=now_ms), now_ms=now_ms)
+        with self._failing():
+            self._log.flush()
+            self._apply(records)
+        self._notify(records)
+        if self._is_snapshot_due:
+            self._take_snapshot_now()
+
+    def assume(self, decide: Decide[T]) -> T:
+        """Decide and apply, but write nothing down, for there is no room: for the start, before the loop serves.
+
+        What is assumed is written with the next commit, or by `write_assumed`.
+        """
+        decision = decide(self._image)
+        for record in decision.records:
+            self._image.apply(record)
+        self._assumed += decision.records
+        self._notify(decision.records)
+        return decision.reply
+
+    def write_assumed(self) -> bool:
+        """Write down what was assumed, here and now; whether nothing is left of that."""
+        if self._assumed and not self._turn.locked():
+            with suppress(StorageExhausted):
+                self._commit_now([])
+        return not self._assumed
 
     async def close(self) -> None:
         """Let the commit under way finish and refuse all others. The log is closed with its data directory."""
@@ -231,6 +254,7 @@ class MetadataLog:
 
     def _append(self, records: Sequence[MetadataRecord], data: bytearray, *, now_ms: int) -> None:
         self._log.append(data, leader_epoch=self.epoch, now_ms=now_ms)
+        self._assumed.clear()
         self._bytes_since_snapshot += len(data)
         self._records_since_snapshot += len(records)
 

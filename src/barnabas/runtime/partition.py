@@ -157,6 +157,8 @@ class Partition:
         self._logs.partitions[log] = self
         self.high_watermark = log.flushed_offset
         log.note_leader_epoch(self.leader_epoch)
+        if log.flushed_offset != log.end_offset:
+            self._logs.flusher.flush_soon(log)  # it was recovered without room for all that belongs to it
         return log
 
     def lead(self, leader_epoch: int) -> None:

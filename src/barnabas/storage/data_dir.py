@@ -8,7 +8,6 @@ partitions, and work on the files of a log, which is left undone once its partit
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from threading import Lock
 
 from barnabas.core.errors import CorruptLog, DataDirLost, StorageExhausted
@@ -49,6 +48,7 @@ class DataDir:
             disk.sync_dir(path)
             self._remove_leftovers()
             self._context = LogContext(OpenFiles(disk, max_files=max_open_files), Checkpoints(disk, path), self.health)
+        with self.health.sparing():
             self.checkpoints.write()  # what was damaged, or has no copy yet
 
     @property
@@ -72,13 +72,18 @@ class DataDir:
             except CorruptLog as error:
                 self.unreadable[partition] = error
                 continue
+            except StorageExhausted as refusal:
+                self.unreadable[partition] = CorruptLog(
+                    f"{self.path}/{name} cannot be opened: {refusal}. Make room and start the node again"
+                )
+                continue
             yield report
         yield from self._open_missing(config_of)
         if not self.checkpoints.is_recovery_point_known:
             for partition, log in self.logs.items():
                 self.checkpoints.set_recovery_point(partition, log.flushed_offset)
             self.checkpoints.end_recovery()
-            with suppress(StorageExhausted), self.health.guarded():
+            with self.health.sparing():
                 self.checkpoints.write()
 
     def _open_missing(self, config_of: Callable[[TopicPartition], LogConfig]) -> Iterator[RecoveryReport]:
@@ -138,7 +143,7 @@ class DataDir:
         def remove() -> list[str]:
             # On a full disk there is room for the checkpoints only when the files are gone. A crash in between leaves
             # a recovery point without files, of a partition that nobody knows.
-            with suppress(StorageExhausted), self.health.guarded():
+            with self.health.sparing():
                 write_checkpoints()
             with self.health.guarded():
                 self._rename_deleted(partitions, renamed)

@@ -17,13 +17,13 @@ May be called on any thread.
 
 import errno
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from barnabas.core.errors import StorageError, StorageExhausted
 from barnabas.storage.disk import SyncFailed
 
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_THE_DISK: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENAMETOOLONG})
 
 Listener = Callable[[StorageError], None]
@@ -59,7 +59,7 @@ class DirectoryHealth:
     def fail(self, error: OSError) -> StorageError:
         """Say what an error means for the directory; returns the refusal to raise."""
         reason = str(error) or type(error).__name__
-        if isinstance(error, SyncFailed) or error.errno not in _NO_ROOM | _NOT_THE_DISK:
+        if isinstance(error, SyncFailed) or error.errno not in NO_ROOM | _NOT_THE_DISK:
             return self.fail_for_good(error)
         if error.errno in _NOT_THE_DISK:
             refusal = StorageExhausted(f"nothing can be opened or read in {self.directory} at the moment: {reason}")
@@ -93,6 +93,12 @@ class DirectoryHealth:
             raise
         except OSError as error:
             raise (self.fail_for_good(error) if is_final else self.fail(error)) from error
+
+    @contextmanager
+    def sparing(self) -> Iterator[None]:
+        """Around what only spares work later: that there is no room for it, or no descriptor, is no failure."""
+        with suppress(StorageExhausted), self.guarded():
+            yield
 
     @contextmanager
     def reading(self) -> Iterator[None]:

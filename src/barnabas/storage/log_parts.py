@@ -28,3 +28,5 @@ class Contents(NamedTuple):
     end_offset: int
     is_new: bool = False
     was_clean: bool = False
+    flushed_offset: int | None = None  # where that is not the end: what belongs to the rest could not be written
+    has_unwritten_epochs: bool = False

@@ -18,6 +18,7 @@ from barnabas.core.records.batch import HEADER_SIZE, BatchHeader, read_header
 from barnabas.storage.cache import OpenFiles
 from barnabas.storage.disk import File
 from barnabas.storage.growing_indexes import GrowingIndexes
+from barnabas.storage.health import NO_ROOM
 from barnabas.storage.names import INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, TXN_INDEX, segment_file
 from barnabas.storage.offset_index import MAX_RELATIVE_OFFSET, DamagedIndex, OffsetIndex
 from barnabas.storage.scan import BadBatch, FoundBatch, scan_batches, walk_headers
@@ -239,7 +240,21 @@ class ReadableSegment:
             self._indexes.take(rebuilt)
         else:
             rebuilt.complete()
-            rebuilt.write(self._files, self.path(INDEX), self.path(TIME_INDEX))
+            self._keep_rebuilt(rebuilt)
+
+    def _keep_rebuilt(self, rebuilt: GrowingIndexes) -> None:
+        """Have the indexes of a closed segment in their files; where there is no room, in memory as long as it goes."""
+        index_path, time_index_path = self.path(INDEX), self.path(TIME_INDEX)
+        try:
+            rebuilt.write(self._files, index_path, time_index_path)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            self._files.remove(index_path)  # what there is of them
+            self._files.remove(time_index_path)
+            self._files.offset_indexes.get(index_path, lambda _: (rebuilt.offsets, _weight(rebuilt.offsets)))
+            self._files.time_indexes.get(time_index_path, lambda _: (rebuilt.times, _weight(rebuilt.times)))
+        else:
             self._forget_indexes()
 
     def _note(self, indexes: GrowingIndexes, position: int, last_offset: int, max_timestamp: int) -> None:
@@ -311,12 +326,12 @@ class ReadableSegment:
 
     def _load_offset_index(self, _path: str) -> tuple[OffsetIndex, int]:
         index = self._parse_offset_index()
-        return index, 8 * len(index) + 64
+        return index, _weight(index)
 
     def _load_time_index(self, _path: str) -> tuple[TimeIndex, int]:
         index = self._parse_time_index()
         self._check_times(index)
-        return index, 12 * len(index) + 64
+        return index, _weight(index)
 
     def _parse_offset_index(self) -> OffsetIndex:
         data = read_file(self._files.disk, self.path(INDEX))
@@ -329,3 +344,8 @@ class ReadableSegment:
         if data is None:
             raise DamagedIndex(f"{self.log_path} has no time index")
         return TimeIndex.parse(data)
+
+
+def _weight(index: OffsetIndex | TimeIndex) -> int:
+    """How much memory an index takes."""
+    return (8 if isinstance(index, OffsetIndex) else 12) * len(index) + 64

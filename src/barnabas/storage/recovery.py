@@ -107,12 +107,11 @@ class _Opening:
             Segment(self._context.files, self._directory, base, index_interval_bytes=self._config.index_interval_bytes)
             for base in settle_names(self._context, self._directory, self._log_start, report.notes)
         ]
-        self._stored_epochs = self._read_epochs(segments, report)
+        self._epochs = self._read_epochs(segments, report)
         if not segments:
             if self._recovery_point > self._log_start:
                 self._accept_loss(report)
             return self._create(is_new=is_missing), report
-        self._epochs = LeaderEpochs(self._stored_epochs)
         known_to = self._recovery_point
         end_offset = self._open_clean(segments) if is_clean else None
         if end_offset is None:
@@ -137,13 +136,15 @@ class _Opening:
             was_clean=report.was_clean,
             is_new=is_new or is_missing,
         )
+        if any(segment.txn_index.has_unwritten for segment in segments):
+            contents = contents._replace(flushed_offset=min(max(self._recovery_point, log_start), end_offset))
         return self._make_log(contents), report
 
-    def _read_epochs(self, segments: list[Segment], report: RecoveryReport) -> tuple[EpochStart, ...]:
+    def _read_epochs(self, segments: list[Segment], report: RecoveryReport) -> LeaderEpochs:
         """The history of leader epochs; one that is damaged is made anew from the headers of all batches."""
-        path = f"{self._directory}/{EPOCH_CHECKPOINT}"
         try:
-            return tuple(read_epochs(self._disk, path))
+            self._stored_epochs = tuple(read_epochs(self._disk, f"{self._directory}/{EPOCH_CHECKPOINT}"))
+            return LeaderEpochs(self._stored_epochs)
         except CorruptLog as error:
             report.notes.append(f"{error}; it is made anew from the log")
         found = LeaderEpochs()
@@ -151,8 +152,7 @@ class _Opening:
             with suppress(BadBatch):  # torn, or for those that check every byte to find
                 for _, header in walk_headers(segment.file(), 0, segment.size):
                     found.assign(header.leader_epoch, header.base_offset)
-        write_epochs(self._disk, path, found.entries)
-        return found.entries
+        return found
 
     def _missing(self, what: str) -> CorruptLog:
         return CorruptLog(
@@ -197,8 +197,12 @@ class _Opening:
         contents.epochs.truncate_to(contents.end_offset)
         contents.epochs.truncate_before(contents.log_start_offset)
         if contents.epochs.entries != self._stored_epochs:
-            # At once: the next recovery point may pass epochs that only this recovery found, or that were cut.
-            write_epochs(self._disk, f"{self._directory}/{EPOCH_CHECKPOINT}", contents.epochs.entries)
+            # At once, or before the next recovery point, which may pass epochs that only this recovery found, or that
+            # were cut.
+            contents = contents._replace(has_unwritten_epochs=True)
+            with self._context.health.sparing():
+                write_epochs(self._disk, f"{self._directory}/{EPOCH_CHECKPOINT}", contents.epochs.entries)
+                contents = contents._replace(has_unwritten_epochs=False)
         return Log(self._partition, self._directory, self._config, self._context, contents)
 
     # After a clean shutdown
@@ -328,7 +332,9 @@ class _Opening:
     def _replay_checked(self, segment: Segment, batch: FoundBatch) -> None:
         completed = replay_batch(self._producers, segment, batch.position, batch.header)
         if completed is not None and completed.is_aborted:
-            segment.txn_index.add(aborted_entry(self._producers, completed))
+            segment.txn_index.note(aborted_entry(self._producers, completed))
+            with self._context.health.sparing():
+                segment.txn_index.write()  # or before the log counts as flushed
 
     def _drop(self, segments: list[Segment], index: int, report: RecoveryReport) -> None:
         for segment in reversed(segments[index:]):
@@ -340,13 +346,16 @@ class _Opening:
 
     def _close(self, segment: Segment) -> None:
         segment.file().sync()
-        for file in segment.close():
-            file.sync()
+        with self._context.health.sparing():
+            for file in segment.begin_close():
+                file.sync()
+        segment.end_close()
 
     def _settle(self, active: Segment, end_offset: int) -> None:
         """Make what was found durable, for from now on it counts as such."""
         active.file().sync()
-        for file in (*active.write_indexes(), *active.txn_index.written_files()):
-            file.sync()
+        with self._context.health.sparing():
+            for file in (*active.write_indexes(), *active.txn_index.written_files()):
+                file.sync()
         self._producer_files.remove_beyond(end_offset)
         self._disk.sync_dir(self._directory)

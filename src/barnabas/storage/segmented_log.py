@@ -12,6 +12,7 @@ Must not know: what is in a batch.
 from collections.abc import Callable
 from typing import Final
 
+from barnabas.core.errors import StorageExhausted
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import LOG_OVERHEAD, TimestampType
 from barnabas.storage.config import FlushPolicy, LogConfig
@@ -42,6 +43,8 @@ class SegmentedLog:
         self.producers = contents.producers
         self.log_start_offset = contents.log_start_offset
         self.end_offset = self.flushed_offset = contents.end_offset
+        if contents.flushed_offset is not None:
+            self.flushed_offset = contents.flushed_offset
         self.producer_files = ProducerFiles(context.files.disk, directory)
         self._context = context
         self._health = context.health
@@ -50,12 +53,17 @@ class SegmentedLog:
         self._active = contents.segments[-1]
         self._unsynced = Unsynced(context.files.disk, directory, is_new=contents.is_new)
         self._epoch_file = EpochFile(context.files.disk, directory, contents.epochs)
+        self._epoch_file.note_if(contents.has_unwritten_epochs)
         self.is_deleted = False
         self._cuts = 0  # truncations so far
         self._opened_at = contents.end_offset
         self._opened_clean_at = contents.end_offset if contents.was_clean else -1
         self._checkpointed = (-1, -1, -1)
         self._snapshot_size = 0  # of the active segment when producers were last written
+        self._unwritten: tuple[Segment, ...] = ()
+        if contents.flushed_offset is not None:
+            self._unwritten = tuple(segment for segment in contents.segments if segment.txn_index.has_unwritten)
+            self._unsynced.note_names()
         self.config = config
 
     @property
@@ -163,7 +171,7 @@ class SegmentedLog:
         unsynced = self._unsynced
         if self.flushed_offset == self.end_offset and not unsynced.has_files and not unsynced.has_names:
             return None
-        if self._active.txn_index.has_unwritten:
+        if self._unwritten or self._active.txn_index.has_unwritten:
             self._write_aborted()
         with self._health.reading():
             active = self._active.file()
@@ -184,8 +192,19 @@ class SegmentedLog:
         return self._unsynced.has_files
 
     def _write_aborted(self) -> None:
-        with self._health.guarded():
-            self._unsynced.add(self._active.txn_index.write())
+        """Bring transaction indexes up to what is in memory: that of the active segment, and after a recovery without
+        room those of others.
+        """
+        unwritten, self._unwritten = self._unwritten, ()
+        for segment in (*unwritten, self._active):
+            if segment.txn_index.has_unwritten:
+                try:
+                    with self._health.guarded():
+                        self._unsynced.note_names()
+                        self._unsynced.add(segment.txn_index.write())
+                except StorageExhausted:
+                    self._unwritten = unwritten
+                    raise
 
     def flush(self) -> None:
         """Make everything appended so far durable, here and now."""

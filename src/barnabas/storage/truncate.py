@@ -8,9 +8,7 @@ Once the first file is cut or removed there is no way back. Whatever has to be o
 where it can be refused and leaves no trace.
 """
 
-from contextlib import suppress
-
-from barnabas.core.errors import OffsetOutOfRange, StorageExhausted
+from barnabas.core.errors import OffsetOutOfRange
 from barnabas.core.replica.producers import ProducerStates
 from barnabas.storage.log import Log
 from barnabas.storage.lookup import aborted_in
@@ -54,7 +52,7 @@ def truncate_to(log: Log, offset: int) -> int:
         opened.sync()
         log.cut_end(segments[: last + 1], end_offset=end_offset)
         log.producers = producers
-    with suppress(StorageExhausted), health.guarded():
+    with health.sparing():
         log.write_epochs()  # or with the next checkpoint: recovery drops epochs behind the recovery point by itself
     return end_offset
 

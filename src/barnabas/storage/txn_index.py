@@ -78,7 +78,11 @@ class TxnIndex:
         aborted = self.aborted()
         kept = [transaction for transaction in aborted if transaction.last_offset < end_offset]
         if len(kept) != len(aborted):
-            self.replace(kept)
+            # In place: what stays is durable as it is, and a disk without room has room for that.
+            file = self._files.create(self._path)
+            file.truncate(min(len(kept), self._written) * ENTRY_SIZE)
+            file.sync()
+            self._aborted, self._written = kept, min(len(kept), self._written)
 
     def replace(self, aborted: list[AbortedTransaction]) -> None:
         """Write it anew, in one step: a crash leaves the old one or the new one."""

@@ -74,6 +74,9 @@ class SimulatedDisk:
         tree = self._running_tree()
         self._check_opens(path)
         if create and tree.find(path) is None:
+            fault = find_fault(self._faults.creates, path)
+            if fault:
+                raise fault.on(path)
             content = CachedFile()
             self._add(path, content, "create")
         else:
@@ -219,6 +222,10 @@ class SimulatedDisk:
     def fail_open(self, matching: Matching = any_path, *, count: int | None = 1, error: int = errno.EMFILE) -> None:
         """Nothing can be opened, to be listed or synced neither: the process, or the machine, has too much open."""
         self._faults.opens.append(Fault(matching, count, error))
+
+    def fail_create(self, matching: Matching = any_path, *, count: int | None = 1, error: int = errno.ENOSPC) -> None:
+        """No file can be made: a name, too, needs room."""
+        self._faults.creates.append(Fault(matching, count, error))
 
     def fail_rename(self, matching: Matching = any_path, *, count: int | None = 1, error: int = errno.ENOSPC) -> None:
         """Nothing can be renamed to a matching path: a directory, too, may need room."""

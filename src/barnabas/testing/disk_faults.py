@@ -46,6 +46,7 @@ class Faults:
     writes: list[Fault] = field(default_factory=list)
     syncs: list[Fault] = field(default_factory=list)
     opens: list[Fault] = field(default_factory=list)
+    creates: list[Fault] = field(default_factory=list)
     renames: list[Fault] = field(default_factory=list)
 
     def clear(self) -> None:
@@ -53,6 +54,7 @@ class Faults:
         self.writes.clear()
         self.syncs.clear()
         self.opens.clear()
+        self.creates.clear()
         self.renames.clear()
 
 

@@ -53,6 +53,15 @@ def test_clients_are_refused_while_only_the_reserve_is_left(caplog: pytest.LogCa
     assert "delete something or add space" in line
 
 
+def test_clients_are_refused_until_what_comes_before_them_is_done() -> None:
+    world = World()
+    done: list[bool] = []
+    world.watch.before_room = lambda: bool(done)
+    assert not world.look(RESERVE)
+    done.append(True)
+    assert world.look(RESERVE)
+
+
 def test_a_disk_that_was_found_full_is_tried_again_and_the_log_hears_of_it_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -58,6 +58,35 @@ def test_a_commit_is_in_the_image_and_survives_a_crash() -> None:
     assert again.image == metadata.image
 
 
+def test_what_is_assumed_for_want_of_room_is_written_once_there_is_some() -> None:
+    disk = SimulatedDisk(1)
+    _, metadata = open_metadata(disk)
+    disk.fail_write(count=None)
+    with pytest.raises(StorageExhausted):
+        metadata.commit_now(register)
+    metadata.assume(register)
+    assert 1 in metadata.image.nodes
+    assert not metadata.write_assumed()
+    disk.clear_faults()
+    assert metadata.write_assumed()
+    assert metadata.write_assumed()
+    disk.crash(Keep.NOTHING)
+    _, again = open_metadata(disk)
+    assert again.image == metadata.image
+
+
+def test_what_is_assumed_is_written_before_what_is_committed_after_it() -> None:
+    disk = SimulatedDisk(1)
+    _, metadata = open_metadata(disk)
+    metadata.assume(register)
+    asyncio.run(metadata.commit(topic("a", 3)))
+    assert metadata.write_assumed()
+    disk.crash(Keep.NOTHING)
+    _, again = open_metadata(disk)
+    assert again.image == metadata.image
+    assert len(again.image.get_topic("a").partitions) == 3
+
+
 def test_a_clean_shutdown_needs_no_recovery() -> None:
     disk = SimulatedDisk(1)
     data_dir, metadata = open_metadata(disk)

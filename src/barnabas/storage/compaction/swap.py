@@ -13,8 +13,6 @@ The order is what makes a crash harmless:
 5. The cleaner's checkpoint is raised. A crash before that costs a round over the same records.
 """
 
-from contextlib import suppress
-
 from barnabas.core.errors import StorageExhausted
 from barnabas.storage.compaction.cleaner import CompactionPlan, CompactionResult, remove_outputs
 from barnabas.storage.compaction.output import Output, cleaned_file, output_files
@@ -77,7 +75,7 @@ def _swap_or_discard(log: Log, result: CompactionResult) -> None:
         raise
     with health.guarded(is_final=True):
         _finish(log, result.outputs, names, opened)
-    with suppress(StorageExhausted), health.guarded():
+    with health.sparing():
         _remove_useless(log, result.outputs)
 
 
