@@ -52,7 +52,7 @@ def serving(
 
 def test_many_idle_connections_leave_the_logs_their_descriptors(tmp_path: Path) -> None:
     errors = tmp_path / "errors"
-    limit = (resource.RLIMIT_NOFILE, 192, 192)
+    limit = (resource.RLIMIT_NOFILE, 64, 192)  # it takes what it may
     with serving(tmp_path / "data", errors, limit=limit) as (process, address), Bus(address) as bus:
         bus.create_topic("t", partitions=50)
         bus.send("t", b"v", partition=0).result(10)

@@ -95,7 +95,7 @@ def test_more_connections_than_the_limit_are_refused(run: Run) -> None:
     run(scenario)
 
 
-def test_more_connections_of_one_address_than_the_limit_are_refused_and_counted_in_one_line(
+def test_more_connections_of_one_address_than_the_limit_are_refused_and_a_few_lines_say_so(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:

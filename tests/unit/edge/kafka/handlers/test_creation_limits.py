@@ -10,6 +10,21 @@ from tests.unit.edge.kafka.support import ask, config_of, create, run
 METADATA, CREATE_TOPICS, CREATE_PARTITIONS = APIS[3], APIS[19], APIS[37]
 
 
+def test_without_settings_a_request_makes_ten_thousand_partitions_as_in_kafka_and_a_hundred_topics_by_asking() -> None:
+    async def scenario(broker: Broker) -> None:
+        wide = [{"name": "wide", "num_partitions": 10_001, "replication_factor": 1}]
+        names = [{"name": f"t-{number}"} for number in range(101)]
+
+        refused = await ask(broker, CREATE_TOPICS, 7, topics=wide, timeout=30_000)
+        asked = await ask(broker, METADATA, 9, topics=names, allow_auto_topic_creation=True)
+
+        assert refused.topics[0].error_code.value == PolicyViolation.kafka_code
+        assert [topic.error_code.value for topic in asked.topics] == [0] * 100 + [LeaderNotAvailable.kafka_code]
+        assert len(broker.image.topics) == 100
+
+    run(scenario)
+
+
 def test_topics_that_are_asked_for_are_created_in_one_commit_and_only_so_many() -> None:
     async def scenario(broker: Broker) -> None:
         commits: list[Any] = []

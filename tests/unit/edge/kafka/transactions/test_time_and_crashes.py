@@ -1,6 +1,7 @@
 """Transactions that run out of time, and those that a crash comes upon."""
 
 import asyncio
+import logging
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.unit.edge.kafka.transactions.support import (
 
 both = pytest.mark.parametrize("generation", GENERATIONS)
 FENCED, INVALID_EPOCH, INVALID_STATE = 90, 47, 48
+FORGED = "id'\n2026-11-16 10:00:00,000 ERROR barnabas.node /data is taken offline\x1b[1A\u202e"
 
 
 class CrashedError(Exception):
@@ -61,6 +63,24 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(ge
         assert await read(broker, "t") == [b"again"]
 
     run(scenario)
+
+
+def test_an_id_that_a_client_made_up_cannot_look_like_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(broker: Broker) -> None:
+        await create(broker, "t")
+        client = Client(broker, FORGED)
+        await client.init(timeout_ms=50)
+        assert await client.send("t", b"v") == 0
+        pass_time(broker, 1)
+        async with asyncio.timeout(10):
+            while "ran out of time" not in caplog.text:  # noqa: ASYNC110 - as whoever reads the log
+                await asyncio.sleep(0.005)
+
+    with caplog.at_level(logging.INFO, "barnabas"):
+        run(scenario)
+    (line,) = [record.getMessage() for record in caplog.records if "ran out of time" in record.getMessage()]
+    assert line.isprintable()
+    assert "\\n2026-11-16 10:00:00,000 ERROR" in line
 
 
 def test_ids_that_nobody_uses_are_forgotten() -> None:
