@@ -130,7 +130,7 @@ def list_(
 
 @app.command()
 def status(file: File, as_json: AsJson = False) -> None:
-    """Show the progress of each query of a pipeline: its last batch, rows written, speed, and lag in records."""
+    """Show the progress of each query of a pipeline: its last batch, sink, rows written, speed, and lag in records."""
     from barnabas.spark.pipelines.progress import last_committed, last_committed_s, read_progress
 
     pipeline = _load(file)
@@ -146,13 +146,14 @@ def status(file: File, as_json: AsJson = False) -> None:
                 "never run" if progress is None else progress.describe_state(),
                 "-" if committed is None else committed,
                 "-" if committed_s is None else _ago(committed_s),
+                "-" if query is None or not query.sink else query.sink,
                 "-" if query is None else query.rows_written,
                 "-" if query is None else round(query.rows_per_second),
                 _lag(pipeline, name),
                 "-" if query is None or query.error is None else query.error,
             )
         )
-    columns = ("query", "state", "last batch", "done", "rows written", "rows read/s", "lag", "error")
+    columns = ("query", "state", "last batch", "done", "sink", "rows written", "rows read/s", "lag", "error")
     if as_json:
         output.print_json([dict(zip(columns, row, strict=True)) for row in rows])
         return

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.spark.pipelines.progress import PipelineProgress
 
 _LINE_EVERY_S: Final = 10.0
+_SINK_WIDTH: Final = 28
 _SHOW_CURSOR: Final = b"\x1b[?25h\n"
 
 Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Process what is there now, then end.")]
@@ -158,18 +159,29 @@ def _lines() -> Callable[["PipelineProgress"], None]:
 
 
 def _table(progress: "PipelineProgress") -> "RenderableType":
-    columns = ("query", "batch", "rows written", "rows read/s", "ms per batch", "watermark")
+    """A row for each query; where its sink is named only if there is room for that."""
+    columns = ["query", "sink", "batch", "rows written", "rows read/s", "lag", "ms per batch", "watermark"]
     rows = [
-        (
+        [
             query.name,
+            _cut(query.sink) or "-",
             "-" if query.batch_id < 0 else str(query.batch_id),
             f"{query.rows_written:,}",
             f"{query.rows_per_second:,.0f}",
+            "-" if query.lag is None else f"{query.lag:,}",
             f"{query.batch_ms:,}",
             query.watermark or "-",
-        )
+        ]
         for query in progress.queries.values()
     ]
-    is_number = [name not in ("query", "watermark") for name in columns]
     width = layout.terminal_width()
+    if layout.fit_columns(columns, rows, width) is None:
+        at = columns.index("sink")
+        for each in (columns, *rows):
+            del each[at]
+    is_number = [name not in ("query", "sink", "watermark") for name in columns]
     return layout.render(columns, rows, is_number, width, title=f"{progress.name}: {progress.state}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SINK_WIDTH else f"{text[: _SINK_WIDTH - 1]}…"

@@ -7,14 +7,20 @@ from barnabas.spark.local_session import session
 
 if TYPE_CHECKING:
     from barnabas.spark.pipelines import Pipeline as Pipeline
+    from barnabas.spark.reporting import SourceProgress as SourceProgress
+    from barnabas.spark.reporting import source_progress as source_progress
 
-__all__ = ["JavaNotFound", "Pipeline", "find_java", "session"]
+__all__ = ["JavaNotFound", "Pipeline", "SourceProgress", "find_java", "session", "source_progress"]
 
 
 def __getattr__(name: str) -> Any:
     # Loaded when asked for: every Python worker of Spark imports this package.
-    if name != "Pipeline":
-        raise AttributeError(f"module 'barnabas.spark' has no attribute {name!r}")
-    from barnabas.spark.pipelines import Pipeline
+    if name == "Pipeline":
+        from barnabas.spark.pipelines import Pipeline
 
-    return Pipeline
+        return Pipeline
+    if name in ("SourceProgress", "source_progress"):
+        from barnabas.spark import reporting
+
+        return getattr(reporting, name)
+    raise AttributeError(f"module 'barnabas.spark' has no attribute {name!r}")

@@ -1,5 +1,6 @@
 """How far a pipeline is, as others see it: its state when its process is gone, its lag, its last batch."""
 
+import io
 import json
 import os
 import socket
@@ -9,13 +10,16 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'barnabas[spark]'")
 
 from barnabas.cli.pipeline import app
+from barnabas.cli.pipeline_running import _table as table_of
 from barnabas.spark.made_once import made_once
 from barnabas.spark.pipelines.claiming import Claim
 from barnabas.spark.pipelines.lag import reached_offsets
@@ -23,7 +27,10 @@ from barnabas.spark.pipelines.progress import PipelineProgress, QueryProgress, r
 from barnabas.testing.embedded import EmbeddedBroker
 
 RUNNING = PipelineProgress(
-    "p", "running", {"out": QueryProgress("out", batch_id=3, rows=9, rows_written=7)}, notes=["group g: in step"]
+    "p",
+    "running",
+    {"out": QueryProgress("out", batch_id=3, rows=9, rows_written=7, sink="topic o")},
+    notes=["group g: in step"],
 )
 WRITE = """
 import sys
@@ -77,6 +84,24 @@ def test_another_machine_is_believed_for_a_while() -> None:
     assert replace(told, state="failed").describe_state() == "failed"
 
 
+def test_the_lag_is_that_of_the_newest_report_also_of_an_idle_one() -> None:
+    def report(batch_id: int, end: int, latest: int, **durations: int) -> dict[str, Any]:
+        offsets = {
+            "endOffset": json.dumps({"t": {"0": end}, "t@id": {}}),
+            "latestOffset": json.dumps({"t": {"0": latest}}),
+        }
+        source = {"numInputRows": 2, "processedRowsPerSecond": 1.0, **offsets}
+        return {"batchId": batch_id, "durationMs": durations, "sources": [source]}
+
+    first = QueryProgress("out").advanced(report(0, 2, 9, addBatch=5))
+    idle = first.advanced(report(1, 9, 9))
+    old = idle.advanced(report(0, 2, 9, addBatch=5))
+
+    assert QueryProgress("out").lag is None
+    assert (first.lag, idle.lag, old.lag) == (7, 0, 0)
+    assert idle.rows == first.rows
+
+
 FILE = """\
 name: p
 bootstrap: {bootstrap}
@@ -123,7 +148,7 @@ def test_the_status_has_lag_and_age_of_each_query(file: Path, tmp_path: Path) ->
     out, new = json.loads(shown.output)
     assert (out["state"], out["last batch"], out["done"], out["lag"]) == ("running", 1, "3 min ago", 3 + 1 + 2)
     assert (new["last batch"], new["done"], new["lag"]) == ("-", "-", 8)
-    assert (out["rows written"], new["rows written"]) == (7, "-")
+    assert (out["sink"], out["rows written"], new["sink"], new["rows written"]) == ("topic o", 7, "-", "-")
     assert "group g: in step" in table.output
 
 
@@ -133,3 +158,21 @@ def test_where_nobody_answers_the_lag_is_a_dash(file: Path, tmp_path: Path) -> N
     assert shown.exit_code == 0
     assert [row["lag"] for row in json.loads(shown.output)] == ["-", "-"]
     assert reached_offsets(str(tmp_path / "checkpoint"), "out") == {"t": {0: 2, 1: 0}}
+
+
+@pytest.mark.parametrize(("width", "has_sink"), [(120, True), (80, False)])
+def test_the_table_names_the_sinks_where_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, width: int, has_sink: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    letters = QueryProgress("dead_letters", lag=0, sink="topic archive-orders.dead-letters")
+    queries = {"archive": QueryProgress("archive", rows_written=5, lag=1200, sink="delta table"), "letters": letters}
+    console = Console(width=width, file=io.StringIO())
+
+    console.print(table_of(PipelineProgress("p", "running", queries)))
+
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "1,200" in shown
+    assert ("delta table" in shown, "topic archive-orders.dead-l…" in shown) == (has_sink, has_sink)
+    assert "query:" not in shown  # it is a table still

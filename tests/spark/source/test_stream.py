@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from barnabas.client import Bus, KeysMove
+from barnabas.spark import source_progress
 from tests.spark.conftest import MakeTopic
 from tests.spark.source.streams import WAIT_S, numbered, produce, run_available, start, stream, wait_until
 
@@ -198,3 +199,25 @@ def test_a_stream_waits_behind_an_open_transaction(spark: Any, bootstrap: str, t
     assert [row.offset for row in dirty.rows] == [0, 1, 2]
     assert waiting.rows == []
     assert [row.offset for row in read.rows] == [4]
+
+
+def test_the_lag_of_a_query_is_in_its_reports(
+    spark: Any, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(partitions=2)
+    produce(bootstrap, topic, numbered(6), partition=0)
+    frame = stream(spark, bootstrap, topic, maxOffsetsPerTrigger=4)
+
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    ended = query.start()
+    assert ended.awaitTermination(int(WAIT_S))
+
+    first, last = (source_progress(report)[0] for report in ended.recentProgress)
+    assert first.description == f"topic {topic} (2 partitions)"
+    assert (first.rows, first.metrics["maxOffsetsBehindLatest"], first.metrics["avgOffsetsBehindLatest"]) == (
+        4,
+        "2",
+        "1.0",
+    )
+    assert (last.rows, last.total_offsets_behind) == (2, 0)
+    assert source_progress(ended) == [last]

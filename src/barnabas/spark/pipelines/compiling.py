@@ -34,7 +34,7 @@ from barnabas.spark.pipelines.problems import Path as DocumentPath
 from barnabas.spark.pipelines.problems import PipelineError, Problem, part, part_of
 from barnabas.spark.pipelines.progress import ROWS_WRITTEN
 from barnabas.spark.pipelines.reasons import reason_of
-from barnabas.spark.pipelines.writing import Writer, is_counted, output_mode, topic_writer, writer_of
+from barnabas.spark.pipelines.writing import Writer, describe_sink, is_counted, output_mode, topic_writer, writer_of
 from barnabas.spark.tables.settings import TableSettings
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Query:
     name: str
     frame: "DataFrame"
     writer: Writer
+    sink: str = ""  # where it writes to, for people
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def compile_pipeline(model: PipelineModel, surroundings: Surroundings, spark: "S
         views.build()
         frame = reduce(lambda left, right: left.unionByName(right), views.dead)
         writer = topic_writer(letters.topic, letters.bootstrap or surroundings.bootstrap, {})
-        queries.append(Query(DEAD_LETTERS, frame, writer))
+        queries.append(Query(DEAD_LETTERS, frame, writer, f"topic {letters.topic}"))
     return queries
 
 
@@ -138,7 +139,7 @@ def _compile_sink(model: PipelineModel, surroundings: Surroundings, spark: "Spar
         frame, writer = writer_of(sink, views.frames[view_of(model, sink)], surroundings)
         with part("mode"):
             _refuse_mode(frame, output_mode(sink))
-    return Query(name, frame if is_counted(sink) else _counted(frame), writer)
+    return Query(name, frame if is_counted(sink) else _counted(frame), writer, describe_sink(sink))
 
 
 def _refuse_mode(frame: "DataFrame", mode: str) -> None:

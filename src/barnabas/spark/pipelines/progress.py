@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from barnabas.spark.private_files import make_private_folder, open_private
+from barnabas.spark.reporting import source_progress
 from barnabas.spark.tables.files import local_path
 
 State: TypeAlias = Literal["running", "stopped", "done", "failed"]
@@ -23,7 +24,8 @@ ROWS_WRITTEN: Final = "barnabas_rows_written"  # the metric that a query of ours
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
     """One query in this run. `rows_written` were given to its sink by batches that are done; `rows` were read for that,
-    bad ones included. `batch_id` is its last batch, -1 before the first.
+    bad ones included. `batch_id` is its last batch, -1 before the first. `lag` is how many offsets of its topics came
+    after what it had reached when it last said so, None before that, and where it reads no topics.
     """
 
     name: str
@@ -35,14 +37,18 @@ class QueryProgress:
     offsets: str = ""
     watermark: str | None = None
     error: str | None = None
+    lag: int | None = None
+    sink: str = ""
 
     def advanced(self, report: Mapping[str, Any]) -> "QueryProgress":
-        """With a report of Spark's; one that is known already, or of an idle moment, changes nothing."""
+        """With a report of Spark's; one that is known already changes nothing, one of an idle moment only the lag."""
         durations = report.get("durationMs") or {}
         batch_id = int(report["batchId"])
-        # An idle query reports the batch that will be next, again and again; it has not added it.
-        if batch_id <= self.batch_id or "addBatch" not in durations:
+        if batch_id <= self.batch_id:
             return self
+        # An idle query reports the batch that will be next, again and again; it has not added it.
+        if "addBatch" not in durations:
+            return replace(self, lag=_lag(report, self.lag))
         sources = report.get("sources") or []
         return replace(
             self,
@@ -52,8 +58,15 @@ class QueryProgress:
             rows_per_second=float(_of_all_sources(report, "processedRowsPerSecond")),
             batch_ms=int(durations.get("triggerExecution", 0)),
             offsets="; ".join(str(source["endOffset"]) for source in sources),
+            lag=_lag(report, self.lag),
             watermark=(report.get("eventTime") or {}).get("watermark"),
         )
+
+
+def _lag(report: Mapping[str, Any], before: int | None) -> int | None:
+    """Of all sources that are topics; what it was before, if the report does not tell."""
+    of_topics = [each for each in source_progress(report) if each.offsets_behind]
+    return sum(each.total_offsets_behind for each in of_topics) if of_topics else before
 
 
 def _rows_written(report: Mapping[str, Any]) -> int:

@@ -63,7 +63,7 @@ class RunningPipeline:
                 else:
                     period = "0 seconds" if trigger == "continuous" else trigger.removeprefix("every ")
                     stream = stream.trigger(processingTime=period)
-                self._progress[query.name] = QueryProgress(query.name)
+                self._progress[query.name] = QueryProgress(query.name, sink=query.sink)
                 self._sessions.append(query.frame.sparkSession)
                 self._streams[query.name] = stream
                 self._queries[query.name] = _start(stream, f"{self._name}.{query.name}")

@@ -44,6 +44,19 @@ def is_counted(sink: Sink) -> bool:
             return True
 
 
+def describe_sink(sink: Sink) -> str:
+    """Where a sink writes to, in few words."""
+    match sink:
+        case TopicSink():
+            return "topics of the rows" if sink.topic is None else f"topic {sink.topic}"
+        case IcebergSink():
+            return f"iceberg {sink.table}"
+        case DeltaSink() | ParquetSink():
+            return f"{sink.__struct_config__.tag} {sink.path}"
+        case ConsoleSink():
+            return "console"
+
+
 def output_mode(sink: Sink) -> str:
     return "append" if isinstance(sink, ParquetSink) else sink.mode
 
