@@ -28,8 +28,13 @@ _FIELDS: "Final[dict[str, Callable[[Message], bytes | str]]]" = {
     "v": lambda message: message.value or b"",
     "s": lambda message: message.value or b"",
     "T": lambda message: str(message.timestamp_ms),
-    "h": lambda message: b",".join(name.encode() + b"=" + (value or b"") for name, value in message.headers),
+    "h": lambda message: b",".join(name_bytes(name) + b"=" + (value or b"") for name, value in message.headers),
 }
+
+
+def name_bytes(name: str) -> bytes:
+    """The name of a header as it was written, which need not be UTF-8."""
+    return name.encode("utf-8", "surrogateescape")
 
 
 def parse_format(text: str, *, for_terminal: bool) -> Render:
@@ -79,7 +84,7 @@ def _printable_bytes(data: bytes | str) -> bytes:
 
 
 def json_line(message: "Message", *, ascii_only: bool) -> bytes:
-    """One record as one line of JSON; bytes that are not UTF-8 are given as `key_base64`, `value_base64`."""
+    """One record as one line of JSON; bytes that are not UTF-8 are given as `key_base64` and so on."""
     row: dict[str, Any] = {
         "topic": message.topic,
         "partition": message.partition,
@@ -88,7 +93,9 @@ def json_line(message: "Message", *, ascii_only: bool) -> bytes:
         "timestamp_type": message.timestamp_type.name.lower(),
         **_json_field("key", message.key),
         **_json_field("value", message.value),
-        "headers": [{"name": name, **_json_field("value", value)} for name, value in message.headers],
+        "headers": [
+            {**_json_field("name", name_bytes(name)), **_json_field("value", value)} for name, value in message.headers
+        ],
     }
     return json.dumps(row, ensure_ascii=ascii_only).encode() + b"\n"
 

@@ -86,6 +86,7 @@ class AssignedReader:
         defaults: Mapping[str, str],
         isolation: Isolation = READ_COMMITTED,
     ) -> None:
+        self._settings = settings
         self._consumer: Consumer = settings.reader(defaults, isolation)
         self._consumer.assign([confluent_kafka.TopicPartition(*key, at) for key, at in starts.items()])
         self.at_end: set[TopicPartition] = set()
@@ -102,7 +103,7 @@ class AssignedReader:
         for message in found:
             error = message.error()
             if error is None:
-                records.append(from_kafka(message))
+                records.append(from_kafka(message, self._settings))
                 if self.at_end:
                     self.at_end.discard(_partition_of(message))
             elif error.code() == KafkaError._PARTITION_EOF:
@@ -201,12 +202,13 @@ class RecordGetter:
             if offset >= end:
                 raise RecordNotFound(f"{key} has no record at offset {offset}, or it is in an open transaction")
             found = self._poll_at(topic, partition, offset, timeout_s, isolation)
-        return _the_record(found, key, offset)
+        _check_found(found, key, offset)
+        return from_kafka(found, self._settings)
 
     def find_from(self, topic: str, partition: int, offset: int, timeout_s: float) -> Message | None:
         """The first record at or after an offset; None if there is none."""
         found = self._poll_at(topic, partition, offset, timeout_s, READ_COMMITTED)
-        return None if found is None or found.error() is not None else from_kafka(found)
+        return None if found is None or found.error() is not None else from_kafka(found, self._settings)
 
     def _poll_at(self, topic: str, partition: int, offset: int, timeout_s: float, isolation: Isolation) -> Any:
         with self._lock:
@@ -226,8 +228,8 @@ class RecordGetter:
             self._consumers.clear()
 
 
-def _the_record(found: Any, key: TopicPartition, offset: int) -> Message:
-    """The message that was polled, if it is the one that was asked for."""
+def _check_found(found: Any, key: TopicPartition, offset: int) -> None:
+    """Refuse what was polled if it is not the record that was asked for."""
     if found is None:
         raise Unreachable(f"no answer in time for {key} at offset {offset}")
     error = found.error()
@@ -237,4 +239,3 @@ def _the_record(found: Any, key: TopicPartition, offset: int) -> Message:
         raise translate(error, f"read {key} at offset {offset}")
     if found.offset() != offset:
         raise RecordNotFound(f"{key} has no record at offset {offset}; the next one is at {found.offset()}")
-    return from_kafka(found)

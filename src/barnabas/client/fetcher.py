@@ -57,10 +57,18 @@ class _Position:
 class Fetcher:
     """Reads one topic; not for use by several threads."""
 
-    def __init__(self, settings: Settings, topic: str, *, committed: bool = True) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        topic: str,
+        *,
+        committed: bool = True,
+        partition_max_bytes: int = _PARTITION_MAX_BYTES,
+    ) -> None:
         self._brokers = Brokers(settings)
         self._topic = topic
         self._isolation = _READ_COMMITTED if committed else _READ_UNCOMMITTED
+        self._partition_max_bytes = partition_max_bytes
         self._leaders: dict[int, Address | None] = {}
 
     def close(self) -> None:
@@ -155,7 +163,7 @@ class Fetcher:
                 messages.FetchPartition,
                 partition=id_,
                 fetch_offset=positions[id_].next_offset,
-                partition_max_bytes=_PARTITION_MAX_BYTES,
+                partition_max_bytes=self._partition_max_bytes,
             )
             for id_ in ids
         )

@@ -62,6 +62,7 @@ class GroupReader:
         self._processed: dict[TopicPartition, int] = {}  # offsets that are to be committed
         self._assigned: set[TopicPartition] = set()
         self._at_end: set[TopicPartition] = set()
+        self._settings = settings
         self._consumer: Consumer = settings.member(
             group, start, isolation=isolation, defaults=defaults, instance=instance
         )
@@ -108,7 +109,7 @@ class GroupReader:
                 found += self._consumer.consume(count - 1, 0)
         except KafkaException as failure:
             raise translate(failure, "read") from None
-        return [from_kafka(message) for message in found if self._is_record(message)]
+        return [from_kafka(message, self._settings) for message in found if self._is_record(message)]
 
     def _is_record(self, message: Any) -> bool:
         error = message.error()

@@ -15,6 +15,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError
 
 from barnabas.client.errors import translate as translate_error
+from barnabas.client.message import headers_of
 from barnabas.client.settings import Settings
 from barnabas.client.topics import EARLIEST, LATEST, Topics
 from barnabas.core.errors import InvalidRequest, RequestTimedOut
@@ -138,7 +139,10 @@ class MirroredTopic:
         raise RequestTimedOut(f"no answer within {_READ_S:.0f} s for {self._topic}-{partition} at offset {offset}")
 
     def _source_offset(self, message: Any) -> int:
-        value = dict(message.headers() or ()).get(MIRROR_OFFSET_HEADER)
+        try:
+            value = dict(headers_of(message) or ()).get(MIRROR_OFFSET_HEADER)
+        except (SystemError, UnicodeDecodeError):  # a header whose name is not UTF-8 is none that a mirror writes
+            value = None
         if value is None or not value.isdigit():
             raise InvalidRequest(
                 f"record {message.partition()}:{message.offset()} of {self._topic} has no header {MIRROR_OFFSET_HEADER}"
