@@ -13,10 +13,10 @@ STAMP := $(VENV)/.installed
 PYTHON_IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test quick demo check bench docs fmt clean distclean
+.PHONY: help setup test quick differential demo check bench docs fmt clean distclean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## Install everything into .venv (once, a few minutes)
 	@:
@@ -41,6 +41,9 @@ test: setup ## Run all tests
 
 quick: setup ## Run the tests that need no Spark
 	@$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadgroup --ignore tests/spark $(ARGS)
+
+differential: setup ## Compare reads with those of Spark's own Kafka connector (its JARs come from Maven Central)
+	@TEST_DIFFERENTIAL=1 $(VENV_PYTHON) -m pytest -ra tests/spark/differential $(ARGS)
 
 demo: setup ## See it work: a broker killed in the middle, then a pipeline on Spark; every record accounted for
 	@$(VENV_PYTHON) -m barnabas.cli.main demo $(ARGS)

@@ -4,16 +4,13 @@ Spark's own Kafka connector is a JAR. It is measured in the same run where Maven
 BENCH_KAFKA_JARS names the JARs, separated by commas; otherwise those columns stay empty.
 """
 
-import os
-import shutil
 import statistics
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.maven import kafka_jars
 from bench.measure import Row, compare_rounds, rate, scratch_directory, seconds
 from bench.served import Served, served
 
@@ -21,15 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROUNDS = 3
-JARS = "BENCH_KAFKA_JARS"
-MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
-# What Spark's own connector is made of, in the versions to try.
-PARTS = {
-    "org.apache.spark:spark-sql-kafka-0-10_2.13": ("{spark}", "4.2.0", "4.1.1"),
-    "org.apache.spark:spark-token-provider-kafka-0-10_2.13": ("{spark}", "4.2.0", "4.1.1", "4.0.0"),
-    "org.apache.kafka:kafka-clients": ("3.9.2", "3.9.1"),
-    "org.apache.commons:commons-pool2": ("2.13.1", "2.12.1"),
-}
 OURS, THEIRS = "barnabas", "kafka"
 SIZES = {100: 2_000_000, 1_000: 400_000}
 LATENCY_S = 8.0
@@ -193,34 +181,3 @@ def _fill(bootstrap: str, topic: str, count: int, size: int) -> None:
             producer.poll(0)
     if producer.flush(120):
         raise RuntimeError(f"{topic} could not be filled")
-
-
-def kafka_jars() -> list[Path]:
-    """Spark's own connector and what it needs, as near to this version of Spark as there is; none if it is not to be
-    had here."""
-    named = os.environ.get(JARS)
-    if named:
-        return [Path(each) for each in named.split(",")]
-    if shutil.which("mvn") is None:
-        return []
-    import pyspark  # noqa: PLC0415 - an extra
-
-    spark = pyspark.__version__
-    directory = Path(tempfile.gettempdir()) / f"barnabas-bench-spark-{spark}"
-    found = [
-        _fetch(artifact, [version.format(spark=spark) for version in versions], directory)
-        for artifact, versions in PARTS.items()
-    ]
-    return [] if None in found else [each for each in found if each is not None]
-
-
-def _fetch(artifact: str, versions: Sequence[str], directory: Path) -> Path | None:
-    """The JAR of an artifact in the first of these versions that there is."""
-    for version in versions:
-        jar = directory / f"{artifact.partition(':')[2]}-{version}.jar"
-        if not jar.exists():
-            command = ["mvn", "-q", "-B", f"{MAVEN_PLUGIN}:copy", f"-Dartifact={artifact}:{version}"]
-            subprocess.run([*command, f"-DoutputDirectory={directory}"], check=False, capture_output=True)
-        if jar.exists():
-            return jar
-    return None

@@ -21,11 +21,13 @@ brokers = {"kafka.bootstrap.servers": bootstrap}
 
 records = spark.read.format("barnabas").options(**brokers, subscribe=topic).load()
 print("batch", records.count())
-spark.sql(
-    f"CREATE TEMPORARY VIEW named USING barnabas OPTIONS (`kafka.bootstrap.servers` '{bootstrap}', subscribe '{topic}')"
-)
+for view, read in (("named", topic), ("copies", copied)):
+    given = f"`kafka.bootstrap.servers` '{bootstrap}', subscribe '{read}'"
+    spark.sql(f"CREATE TEMPORARY VIEW {view} USING barnabas OPTIONS ({given})")
 print("view", spark.sql("SELECT count(*) FROM named WHERE cast(key AS string) < 'k5'").first()[0])
+print("copies", spark.sql("SELECT count(*) FROM copies").first()[0])
 records.select("key", "value").write.format("barnabas").options(**brokers, topic=copied).mode("append").save()
+print("copies", spark.sql("SELECT count(*) FROM copies").first()[0])
 
 stream = spark.readStream.format("barnabas").options(**brokers, subscribe=topic, startingOffsets="earliest").load()
 for _ in range(2):  # the second time there is nothing left to do
@@ -45,7 +47,7 @@ def test_topics_are_read_and_written_over_connect(
 
     done = run(spark_folder, sys.executable, "-c", SCRIPT, *arguments)
 
-    assert done.stdout.split() == ["batch", "9", "view", "5"]
+    assert done.stdout.split() == ["batch", "9", "view", "5", "copies", "0", "copies", "9"]
     for written in (copied, streamed):
         found = [(message.key, message.value) for message in client.consume(written, until_end=True)]
         assert sorted(found) == numbered(9)
