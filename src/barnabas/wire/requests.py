@@ -19,13 +19,12 @@ from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
-from kio.index import load_request_schema
-
 from barnabas.core.records.batch import Buffer
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.frame import MAX_STRING_BYTES, MAX_TAGGED_FIELDS, RequestHeader, read_uvarint
 from barnabas.wire.number_rows import NumberRow, number_row
 from barnabas.wire.schema import FORMATS, take_apart
+from barnabas.wire.schemas import request_schema
 
 MAX_ELEMENTS: Final = 100_000  # of all arrays of a request together: far more than a client asks for at once
 ELEMENTS_PER_STEP: Final = 100  # of arrays, of which each takes some microseconds
@@ -59,7 +58,7 @@ _ReadSteps = Callable[[_Body, int], Generator[None, None, tuple[Any, int]]]
 def read_request(header: RequestHeader, data: Buffer, end: int) -> Any:
     """The kio entity of a request."""
     with _refusing(header):
-        entity, _ = _entity(load_request_schema(header.api.key, header.version))(_body(header, data, end), 0)
+        entity, _ = _entity(request_schema(header.api.key, header.version))(_body(header, data, end), 0)
     return entity
 
 
@@ -71,7 +70,7 @@ def read_request_in_steps(header: RequestHeader, data: Buffer, end: int) -> Gene
 
 def _read_in_steps(header: RequestHeader, body: _Body) -> Generator[None, None, Any]:
     yield
-    schema = load_request_schema(header.api.key, header.version)
+    schema = request_schema(header.api.key, header.version)
     steps = _entity_steps(schema)
     with _refusing(header):
         entity, _ = _entity(schema)(body, 0) if steps is None else (yield from steps(body, 0))

@@ -16,11 +16,10 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from kio.index import load_response_schema
-
 from barnabas.wire.frame import cut_string, write_uvarint
 from barnabas.wire.number_rows import NumberRow, number_row
 from barnabas.wire.schema import FORMATS, take_apart
+from barnabas.wire.schemas import response_schema
 
 Values = Mapping[str, Any]
 Write = Callable[[bytearray, Any], None]
@@ -41,7 +40,7 @@ def write_response(api_key: int, version: int, values: Values) -> bytearray:
 def write_response_in_steps(api_key: int, version: int, values: Values) -> Generator[None, None, bytearray]:
     """The same in steps."""
     out = _Out()
-    schema = load_response_schema(api_key, version)
+    schema = response_schema(api_key, version)
     steps = _entity_steps(schema)
     if steps is None:
         _entity_writer(schema)(out, values)
@@ -52,7 +51,7 @@ def write_response_in_steps(api_key: int, version: int, values: Values) -> Gener
 
 @cache
 def response_writer(api_key: int, version: int) -> Write:
-    return _entity_writer(load_response_schema(api_key, version))
+    return _entity_writer(response_schema(api_key, version))
 
 
 class _Out(bytearray):
