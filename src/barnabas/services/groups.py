@@ -40,7 +40,7 @@ from barnabas.runtime.dice import Dice
 from barnabas.runtime.group_coordinator import GroupCoordinator
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Guard, Partition
-from barnabas.runtime.turns import finish, in_turns, is_over, pieces
+from barnabas.runtime.turns import finish, in_turns, is_over, next_turn, pieces
 from barnabas.services.committing import OFFSETS_PER_TURN, commit_in_pieces
 from barnabas.services.coordinators import Coordinators
 from barnabas.services.group_routing import GroupRouting, TopicInfos
@@ -364,9 +364,21 @@ class GroupService:
         return await coordinator.read(lambda: listing.describe_group(coordinator.groups, coordinator.soft, group))
 
     async def delete_group(self, group: str) -> None:
-        """Remove a group without members."""
+        """Remove a group without members. One with very many offsets is several decisions, the group in the last: a
+        member that comes in between keeps what is left of it.
+        """
         coordinator = await self._coordinators.of(group)
-        await coordinator.commit(lambda: listing.delete_group(coordinator.groups, coordinator.soft, group))
+
+        def decide() -> Decision[bool]:
+            return listing.delete_group(coordinator.groups, coordinator.soft, group, limit=OFFSETS_PER_TURN)
+
+        is_gone = await coordinator.commit(decide)
+        while not is_gone:
+            await next_turn()
+            try:
+                is_gone = await coordinator.commit(decide)
+            except GroupIdNotFound:  # somebody else has removed the rest
+                is_gone = True
 
     async def _named(self, group: str) -> GroupCoordinator:
         """The coordinator of a group whose name may not be empty."""

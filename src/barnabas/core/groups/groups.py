@@ -120,9 +120,13 @@ class Groups:
 
     def tombstones_of_offsets(self, group: str) -> Iterator[GroupTombstone]:
         """What removes all offsets of a group, those that are pending too."""
-        committed = {(topic, partition) for topic, found in self.offsets_of(group).items() for partition in found}
-        for topic, partition in sorted(committed | self.pending_of(group)):
-            yield GroupTombstone(OffsetRecord, (group, topic, partition))
+        committed = self.offsets_of(group)
+        for topic, found in committed.items():
+            for partition in found:
+                yield GroupTombstone(OffsetRecord, (group, topic, partition))
+        for topic, partition in sorted(self.pending_of(group)):
+            if partition not in committed.get(topic, {}):
+                yield GroupTombstone(OffsetRecord, (group, topic, partition))
 
     def apply(self, entry: GroupEntry) -> None:
         """Take one entry of the log."""

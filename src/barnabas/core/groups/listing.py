@@ -4,6 +4,8 @@ A group is seen as it is now, while it rebalances too. Of a consumer group (KIP-
 a description of its own.
 """
 
+from itertools import islice
+
 import msgspec
 
 from barnabas.core.errors import GroupIdNotFound, NonEmptyGroup
@@ -78,11 +80,16 @@ def _describe_member(member: LiveMember, protocol: str | None) -> DescribedMembe
     return DescribedMember(*who, member.metadata_of(protocol), member.assignment)
 
 
-def delete_group(groups: Groups, soft: ClassicSoft, group: str) -> Decision[None]:
-    """Remove a group that has no members, with its offsets."""
+def delete_group(groups: Groups, soft: ClassicSoft, group: str, *, limit: int | None = None) -> Decision[bool]:
+    """Remove a group that has no members, with its offsets.
+
+    With a limit so many offsets at most, and the group with the last of them: the reply is whether it is gone.
+    """
     if groups.type_of(group) is None and group not in soft.live:
         raise GroupIdNotFound(f"there is no group '{group}'")
     if not is_without_members(groups, soft, group):
         raise NonEmptyGroup(f"group '{group}' has members")
-    records: list[GroupEntry] = [*groups.tombstones_of_offsets(group), *groups.tombstones_of_group(group)]
-    return Decision(records, None)
+    records: list[GroupEntry] = [*islice(groups.tombstones_of_offsets(group), limit)]
+    if limit is not None and len(records) >= limit:
+        return Decision(records, False)
+    return Decision([*records, *groups.tombstones_of_group(group)], True)

@@ -14,6 +14,7 @@ from barnabas.core.groups.listing import (
     describe_group,
     list_groups,
 )
+from barnabas.core.groups.offsets import NewOffset
 from barnabas.core.groups.records import ConsumerGroupRecord, ConsumerMemberRecord
 from tests.unit.core.groups.classic_driver import GROUP, Coordinator, subscription
 
@@ -70,6 +71,21 @@ def test_an_empty_group_is_deleted_with_its_offsets() -> None:
     assert coordinator.groups == Groups()
     with pytest.raises(GroupIdNotFound):
         delete_group(coordinator.groups, coordinator.soft, GROUP)
+
+
+def test_a_group_of_many_offsets_is_deleted_some_of_them_at_a_time_and_is_there_until_the_last() -> None:
+    coordinator = Coordinator()
+    ids = coordinator.stable_group(1)
+    coordinator.commit(*[NewOffset("t", partition, 7) for partition in range(7)], generation=1, member_id=ids[0])
+    coordinator.left(LeavingMember(ids[0]))
+
+    left = []
+    while not coordinator.take(delete_group(coordinator.groups, coordinator.soft, GROUP, limit=3)):
+        assert coordinator.groups.type_of(GROUP) is GroupType.CLASSIC
+        left.append(sum(map(len, coordinator.groups.offsets_of(GROUP).values())))
+
+    assert left == [4, 1]
+    assert coordinator.groups == Groups()
 
 
 def test_a_group_that_is_about_to_have_members_is_not_deleted() -> None:

@@ -12,22 +12,30 @@ from kio.index import load_request_schema
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import APIS
 from tests.unit.edge.kafka.calling import Caller, frame_of
-from tests.unit.edge.kafka.holding import held_by
+from tests.unit.edge.kafka.holding import Held, held_by
 from tests.unit.edge.kafka.support import NODE_ID, build, create, run
 from tests.unit.wire.kio_values import encode
 
 MAX_CALLS = 12_000
 """Between two turns: some milliseconds. Every request below takes several times as many in all."""
 
+MAX_CALLS_FOR_A_PARTITION = 25
+"""Of a new topic, whose commit is one step: so many for as many as one request may create are some 30 milliseconds."""
+
 MAX_CALLS_FOR_AN_END = 40
 """A reader of thousands of partitions asks where they end many times a second."""
 
 MANY = 6000
+MOST_CREATED = 10_000
 TOPIC = "wide"
 NAMES = [f"name-{number}" for number in range(MANY)]
 LONG_NAMES = [f"{number}{'x' * 30_000}" for number in range(40)]
 NUMBERS = list(range(MANY))
 TIMEOUT = {"timeout": 30_000}
+
+
+def body(key: int, version: int, values: Mapping[str, Any]) -> bytes:
+    return encode(build(load_request_schema(key, version), values))
 
 
 def each(field: str, **others: Any) -> list[Mapping[str, Any]]:
@@ -119,11 +127,6 @@ REQUESTS: dict[str, tuple[int, int, dict[str, Any]]] = {
         },
     ),
     "DescribeGroups": (15, 5, {"groups": NAMES}),
-    "CreateTopics": (
-        19,
-        7,
-        {"topics": [{"name": "new", "num_partitions": 10_000, "replication_factor": 1}], **TIMEOUT},
-    ),
     "DeleteTopics": (20, 5, {"topic_names": NAMES, **TIMEOUT}),
     "DeleteRecords": (21, 2, {"topics": [{**OF_TOPIC, "partitions": each("partition_index", offset=0)}], **TIMEOUT}),
     "OffsetForLeaderEpoch": (
@@ -171,6 +174,14 @@ REQUESTS: dict[str, tuple[int, int, dict[str, Any]]] = {
 }
 
 
+CHANGES: dict[str, tuple[tuple[int, int, dict[str, Any]], ...]] = {
+    "OffsetFetch of all": (REQUESTS["OffsetCommit"], (9, 7, {"group_id": "g", "topics": None})),
+    "OffsetDelete": (REQUESTS["OffsetCommit"], REQUESTS["OffsetDelete"]),
+    "DeleteGroups": (REQUESTS["OffsetCommit"], (42, 2, {"groups_names": ["g"]})),
+}
+"""What does its work once: what comes before it, and the request."""
+
+
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_long_request_gives_the_loop_back_again_and_again(name: str) -> None:
     key, version, values = REQUESTS[name]
@@ -178,7 +189,7 @@ def test_a_long_request_gives_the_loop_back_again_and_again(name: str) -> None:
     async def scenario(broker: Broker) -> None:
         await create(broker, TOPIC, MANY)
         caller = Caller(broker)
-        frame = frame_of(APIS[key], version, encode(build(load_request_schema(key, version), values)))
+        frame = frame_of(APIS[key], version, body(key, version, values))
 
         _, held = await held_by(lambda: caller.send(frame).bytes())
 
@@ -188,12 +199,50 @@ def test_a_long_request_gives_the_loop_back_again_and_again(name: str) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_request_that_finds_much_to_do_gives_the_loop_back_again_and_again(name: str) -> None:
+    async def scenario(broker: Broker) -> None:
+        await create(broker, TOPIC, MANY)
+        caller = Caller(broker)
+        *before, last = [
+            frame_of(APIS[key], version, body(key, version, values)) for key, version, values in CHANGES[name]
+        ]
+        for frame in before:
+            await caller.send(frame).bytes()
+
+        with Held() as held:
+            await caller.send(last).bytes()
+
+        assert held.calls > 10 * MAX_CALLS, "it found little to do"
+        assert held.longest < 2 * MAX_CALLS  # its schema is loaded, too
+
+    run(scenario)
+
+
+def test_as_many_partitions_as_one_request_may_create_are_created_in_few_calls_each() -> None:
+    def creating(name: str) -> bytes:
+        topic = {"name": name, "num_partitions": MOST_CREATED, "replication_factor": 1}
+        return frame_of(APIS[19], 7, body(19, 7, {"topics": [topic], **TIMEOUT}))
+
+    async def scenario(broker: Broker) -> None:
+        caller = Caller(broker)
+        await caller.send(creating("first")).bytes()
+
+        with Held() as held:
+            await caller.send(creating("second")).bytes()
+
+        assert len(broker.served.get("second").partitions) == MOST_CREATED
+        assert held.longest / MOST_CREATED < MAX_CALLS_FOR_A_PARTITION
+
+    run(scenario)
+
+
 def test_the_end_of_a_partition_among_thousands_is_found_in_few_calls() -> None:
     key, version, values = REQUESTS["ListOffsets"]
 
     async def scenario(broker: Broker) -> None:
         await create(broker, TOPIC, MANY)
-        frame = frame_of(APIS[key], version, encode(build(load_request_schema(key, version), values)))
+        frame = frame_of(APIS[key], version, body(key, version, values))
 
         _, held = await held_by(lambda: Caller(broker).send(frame).bytes())
 

@@ -1,4 +1,8 @@
-"""DeleteGroups, versions 0 to 2: remove groups without members, with their offsets. As Kafka does it."""
+"""DeleteGroups, versions 0 to 2: remove groups without members, with their offsets.
+
+As Kafka does it, but for a group of very many offsets, which go some at a time: a member that joins meanwhile keeps the
+others, and the answer is that the group is not empty.
+"""
 
 from typing import Any, Final
 

@@ -4,8 +4,10 @@ import pytest
 
 from barnabas.services.broker import Broker
 from barnabas.wire import apis
-from tests.unit.edge.kafka.handlers.grouping import QUICK, commit, join, join_alone, sync
+from tests.unit.edge.kafka.handlers.grouping import QUICK, commit, fetch, join, join_alone, sync
 from tests.unit.edge.kafka.support import NODE_ID, ask, config_of, create, run
+
+MANY = 3000  # offsets, which are deleted in several steps
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -253,5 +255,36 @@ def test_a_group_is_deleted_when_nobody_is_in_it(version: int) -> None:
         answer = await ask(broker, apis.DELETE_GROUPS, version, groups_names=("g", "simple", "none", "simple"))
         assert [(each.group_id, each.error_code) for each in answer.results] == [("g", 68), ("simple", 0), ("none", 69)]
         assert [each.group_id for each in (await ask(broker, apis.LIST_GROUPS, 5)).groups] == ["g"]
+
+    run(scenario, QUICK)
+
+
+async def delete(broker: Broker, group: str = "g") -> int:
+    answer = await ask(broker, apis.DELETE_GROUPS, 2, groups_names=(group,))
+    return int(answer.results[0].error_code)
+
+
+def test_a_group_of_very_many_offsets_is_deleted_by_two_at_once() -> None:
+    async def scenario(broker: Broker) -> None:
+        await create(broker, "wide", MANY)
+        await commit(broker, "wide", dict.fromkeys(range(MANY), 5))
+        assert list(await asyncio.gather(delete(broker), delete(broker))) == [0, 0]
+        assert (await ask(broker, apis.LIST_GROUPS, 5)).groups == ()
+        assert await fetch(broker, "wide", topics=None) == (0, [])
+
+    run(scenario, QUICK)
+
+
+def test_a_member_that_comes_while_its_group_is_deleted_keeps_what_is_left() -> None:
+    async def scenario(broker: Broker) -> None:
+        await create(broker, "wide", MANY)
+        await commit(broker, "wide", dict.fromkeys(range(MANY), 5))
+        deleting = asyncio.create_task(delete(broker))
+        while (await fetch(broker, "wide", 0))[1] == [(0, 5, 0)]:  # noqa: ASYNC110 - as a client sees it
+            await asyncio.sleep(0)
+        joined = await join(broker)
+        assert (await join(broker, member_id=joined.member_id)).error_code == 0
+        assert await deleting == 68
+        assert 0 < len((await fetch(broker, "wide", topics=None))[1]) < MANY
 
     run(scenario, QUICK)
