@@ -97,3 +97,23 @@ def test_a_write_that_finds_the_disk_full_is_refused_and_taken_when_it_is_sent_a
         assert "/data is full" in line
 
     run_world(scenario)
+
+
+def test_a_bit_that_flips_far_below_the_end_is_found_though_nobody_reads_it(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: GroupWorld) -> None:
+        client, disk = await world.connect(), world.simulation.disk(HOST)
+        await client.create_topic("t")
+        for number in range(5):
+            assert await produce(client, b"value-%d" % number) == 0
+        await world.stop()
+        disk.restart()
+        disk.flip_bit("/data/t-0/00000000000000000000.log", 70, 3)  # in the first batch; a start looks at the last
+
+        await world.start()
+        await asyncio.sleep(A_WHILE_S)
+
+        (line,) = errors(caplog)
+        assert "t-0 is damaged from offset 0 on" in line
+        assert "barnabas topic repair t" in line
+
+    run_world(scenario)
