@@ -27,6 +27,16 @@ NOT_SETTINGS: Final = frozenset({"BARNABAS_BOOTSTRAP"})
 """Variables that are not settings of a broker: what a client connects to."""
 
 
+_FLAGS: Final = {
+    "log.dirs": "--data-dir",
+    "listeners": "--listen",
+    "advertised.listeners": "--advertise",
+    "node.id": "--node-id",
+    "broker.rack": "--rack",
+}
+"""The flags of their own that settings have."""
+
+
 class Given(NamedTuple):
     """A text that was given for a setting, and where."""
 
@@ -51,7 +61,7 @@ def load(
         read_file(file) if file is not None else [],
         list(_from_environment(environ)),
         [_from_flag(text) for text in sets],
-        [Given(name, text, "a flag") for name, text in (overrides or {}).items()],
+        [Given(name, text, _FLAGS.get(name, "a flag")) for name, text in (overrides or {}).items()],
     )
     merged: dict[str, Given] = {}
     for layer in layers:

@@ -5,6 +5,7 @@ A node is given its disk, clock, dice and threads, so that the very same node ru
 """
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from barnabas.core.errors import InvalidConfig, StorageExhausted
-from barnabas.core.metadata.cluster import form_cluster, keep_min_insync_replicas, register_node
+from barnabas.core.errors import AddressNotAvailable, InvalidConfig, StorageExhausted
+from barnabas.core.metadata.cluster import check_identity, form_cluster, keep_min_insync_replicas, register_node
 from barnabas.core.metadata.decision import Decision
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -84,8 +85,7 @@ class Node:
     """A broker that `run` runs until `stop`."""
 
     def __init__(self, config: BrokerConfig, ports: Ports) -> None:
-        if len(config.log_dirs) != 1:
-            raise InvalidConfig(f"log.dirs must name one directory, not {len(config.log_dirs)}")
+        check_data_dirs(config)
         self._ports = ports
         self._shares = None if ports.max_descriptors is None else share(ports.max_descriptors)
         self.config = self._within_shares(config)
@@ -109,7 +109,11 @@ class Node:
             watch.before_room = metadata.write_assumed
             broker = self._build(metadata, logs)
             connections = Connections(KafkaServer(broker), _limits(broker.live.current), tasks)
-            await self._take_address(broker, connections)
+            try:
+                await self._take_address(broker, connections)
+            except AddressNotAvailable:
+                data_dir.give_back()
+                raise
             try:
                 self._open_logs(broker, data_dir)
                 broker.served.start(tasks)
@@ -178,6 +182,13 @@ class Node:
         )
         for note in metadata.notes:
             log.warning("%s", note)
+        try:
+            check_identity(metadata.image, node_id=config.node_id, cluster_id=config.cluster_id)
+        except InvalidConfig as refusal:
+            data_dir.give_back()
+            raise InvalidConfig(
+                f"{refusal} (in {data_dir.path}): neither can change; set it to that, or name another --data-dir"
+            ) from None
         cluster_id = config.cluster_id or new_cluster_id(ports.dice)
         metadata.commit_now(lambda image: form_cluster(image, cluster_id))
         given = config.topic_defaults.get(MIN_INSYNC_REPLICAS)
@@ -270,9 +281,8 @@ class Node:
         try:
             host, port = await connections.bind(listener.host, listener.port)
         except OSError as error:
-            reason = error.strerror or error
-            raise InvalidConfig(
-                f"cannot listen on {listener.host}:{listener.port} ({reason}); name another with --listen"
+            raise AddressNotAvailable(
+                f"cannot listen on {listener.host}:{listener.port} ({_words_of(error)}); name another with --listen"
             ) from error
         self.address = (host, port)
         advertised = self.config.advertised(listener.name)
@@ -300,8 +310,18 @@ class Node:
         """Open the logs that are on disk; remove those of topics that were deleted when the node went down."""
         if not data_dir.was_clean and broker.image.topics:
             _commit_or_assume(broker.metadata, lambda image: lead_anew(image, self.config.node_id))
+        recovered = checked_bytes = 0
         for report in data_dir.open_logs(lambda name: _log_config(broker, name)):
             _tell(report)
+            recovered += not report.was_clean
+            checked_bytes += report.checked_bytes
+        if recovered and not data_dir.was_clean:
+            log.warning(
+                "%s was not closed cleanly when it was last used: %d log(s) were recovered, %d bytes checked",
+                data_dir.path,
+                recovered,
+                checked_bytes,
+            )
         for name, error in data_dir.unreadable.items():
             if name.topic not in COORDINATED and _is_known(broker, name):  # else its coordinator says so, and more
                 log.error("%s cannot be served: %s", name, error)
@@ -317,6 +337,12 @@ class Node:
         for name in data_dir.logs:
             if name != METADATA_PARTITION:
                 broker.served.get_partition(*name).open_log()
+
+
+def check_data_dirs(config: BrokerConfig) -> None:
+    """Refuse more than one data directory."""
+    if len(config.log_dirs) != 1:
+        raise InvalidConfig(f"log.dirs must name one directory, not {len(config.log_dirs)}")
 
 
 def _commit_or_assume(metadata: MetadataLog, decide: Callable[[Image], Decision[Any]]) -> None:
@@ -346,6 +372,13 @@ def _tell(report: RecoveryReport) -> None:
         log.error("%s: its records up to offset %d are missing; it goes on there", report.partition, report.lost_to)
     if report.cut_bytes:
         log.warning("%s: %d bytes of an unfinished write were cut", report.partition, report.cut_bytes)
+
+
+def _words_of(error: OSError) -> str:
+    """The system's words for an error, without what asyncio adds to them: the address, as Python writes it."""
+    if isinstance(error, socket.gaierror) or error.errno is None:
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
 
 
 def new_cluster_id(dice: Dice) -> str:

@@ -32,7 +32,7 @@ def serving(*options: str, environ: Mapping[str, str] | None = None) -> Iterator
             process.kill()
 
 
-def refused(*options: str, environ: Mapping[str, str] | None = None) -> str:
+def refused(*options: str, environ: Mapping[str, str] | None = None, code: int = 1) -> str:
     """What it says on stderr when it does not start: one line."""
     done = subprocess.run(
         [*SERVE, *options],
@@ -42,7 +42,7 @@ def refused(*options: str, environ: Mapping[str, str] | None = None) -> str:
         timeout=60,
         env={**os.environ, **(environ or {})},
     )
-    assert done.returncode == 1
+    assert done.returncode == code
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     return line
@@ -72,11 +72,16 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait(30)
     with (
-        serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (_, line),
+        serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (process, line),
         Bus(bootstrap_of(line)) as bus,
     ):
         assert bus.get("t", 1, 0).value == b"v"
         assert bus.describe_topic("t").config["retention.ms"] == "12345678"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        (said,) = process.stderr.read().splitlines()
+    assert f"WARNING barnabas.node {tmp_path} was not closed cleanly when it was last used: 1 log(s) were" in said
 
 
 def test_a_topic_with_the_longest_name_there_can_be_is_deleted_and_nothing_else_suffers(tmp_path: Path) -> None:
@@ -129,8 +134,7 @@ def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
     with serving("--data-dir", str(tmp_path / "one"), "--listen", "127.0.0.1:0") as (_, line):
         address = bootstrap_of(line)
         said = refused("--data-dir", str(tmp_path / "two"), "--listen", address)
-    assert f"cannot listen on {address}" in said
-    assert "--listen" in said
+    assert said == f"barnabas: cannot listen on {address} (Address already in use); name another with --listen"
 
 
 def test_settings_come_from_a_file_the_environment_and_flags(tmp_path: Path) -> None:
@@ -165,12 +169,88 @@ def test_clients_are_told_the_advertised_address(tmp_path: Path) -> None:
         (["--listen", "nowhere"], {}, "--listen must be HOST:PORT"),
         ([], {"BARNABAS_NUM_PARTITIONS": "0"}, "BARNABAS_NUM_PARTITIONS"),
         (["--config", "/does/not/exist.toml"], {}, "/does/not/exist.toml"),
-        (["--data-dir", "/proc/nowhere"], {}, "/proc/nowhere"),
+        (["--data-dir", "/proc/a,/proc/b"], {}, "log.dirs must name one directory, not 2"),  # before one is made
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(
+def test_a_wrong_configuration_is_wrong_usage_and_said_in_one_line(
     tmp_path: Path, options: list[str], environ: Mapping[str, str], expected: str
 ) -> None:
-    said = refused("--data-dir", str(tmp_path), *options, environ=environ)
+    said = refused("--data-dir", str(tmp_path / "data"), *options, environ=environ, code=2)
     assert said.startswith("barnabas: ")
     assert expected in said
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_data_directory_that_cannot_be_made_is_said_in_one_line() -> None:
+    assert "/proc/nowhere" in refused("--data-dir", "/proc/nowhere")
+
+
+def test_data_are_not_run_as_another_node_or_in_another_cluster(tmp_path: Path) -> None:
+    own = ("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    with serving(*own, "--set", "cluster.id=ours") as (process, line):
+        assert line.startswith("barnabas node 1 is ready")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    said = refused(*own, "--node-id", "2", code=2)
+    assert said.startswith(f"barnabas: node.id is 2, but the data are those of node 1 (in {tmp_path})")
+    said = refused(*own, "--set", "cluster.id=theirs", code=2)
+    assert said.startswith(f"barnabas: cluster.id is theirs, but the data are those of cluster ours (in {tmp_path})")
+    assert (tmp_path / ".kafka_cleanshutdown").exists()  # a start that was refused is no crash
+
+
+TOLD_TO_STOP_AT = """
+import os, signal, sys
+
+class Told:
+    def __del__(self):  # where Python drops what a handler raises
+        os.kill(os.getpid(), signal.{number})
+        for _ in range(1000):
+            pass
+
+class Telling:
+    def find_spec(self, name, *_):
+        if name == {name!r}:
+            Told()
+
+sys.meta_path.insert(0, Telling())
+from barnabas.cli.{entry} import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("entry", "name", "number"),
+    [
+        ("entry", "barnabas.cli.main", "SIGTERM"),
+        ("entry", "barnabas.cli.serve", "SIGINT"),
+        ("main", "barnabas.node", "SIGTERM"),
+    ],
+)
+def test_a_node_that_is_told_to_stop_while_it_loads_stops(tmp_path: Path, entry: str, name: str, number: str) -> None:
+    program = TOLD_TO_STOP_AT.format(entry=entry, name=name, number=number)
+    options = ["serve", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
+    ended = subprocess.run([sys.executable, "-c", program, *options], capture_output=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+
+
+TOLD_TO_STOP_WHEN_OPENING = """
+import os, signal
+from barnabas.storage.data_dir import DataDir
+
+def open_logs(self, config_of, original=DataDir.open_logs):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return original(self, config_of)
+
+DataDir.open_logs = open_logs
+from barnabas.cli.main import main
+main()
+"""
+
+
+def test_a_node_that_is_told_to_stop_while_it_opens_its_logs_stops_cleanly(tmp_path: Path) -> None:
+    options = ["serve", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
+    ended = subprocess.run(
+        [sys.executable, "-c", TOLD_TO_STOP_WHEN_OPENING, *options], capture_output=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()

@@ -163,3 +163,8 @@ def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
 def test_a_flag_without_name_and_value_is_refused(flag: str) -> None:
     with pytest.raises(InvalidConfig, match="--set takes name=value"):
         load(sets=[flag])
+
+
+def test_a_refused_value_of_a_flag_of_its_own_names_that_flag() -> None:
+    with pytest.raises(InvalidConfig, match=r"^--node-id: node\.id cannot be '-3'"):
+        load(overrides={"node.id": "-3"})

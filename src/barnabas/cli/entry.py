@@ -3,25 +3,17 @@
 Must not import anything of weight.
 """
 
-import os
-import signal
 import sys
-from types import FrameType
 
-_INTERRUPTED = 130  # as a shell says of a command that SIGINT ended
+from barnabas.cli import signals
 
 
 def main() -> None:
     """Load the command and run it; from then on it hears Ctrl-C by itself."""
-    signal.signal(signal.SIGINT, _leave)
+    signals.leave_at_once()
     from barnabas.cli.main import main as run
 
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         run()
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
-
-
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    os._exit(_INTERRUPTED)  # nothing was begun that would have to be ended
+        sys.exit(signals.INTERRUPTED)

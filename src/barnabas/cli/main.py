@@ -1,9 +1,9 @@
 """The ``barnabas`` command: its options, its commands and how a failure looks.
 
-Exit codes: 0 done; 1 refused or failed, with one line on stderr; 2 wrong usage; 130 or 143 when Ctrl-C or SIGTERM
-ended a command before it was done; 74 (EX_IOERR) when the data directory of ``serve`` is gone or failed. A refusal (a
-``BarnabasError``) never shows a traceback; anything else is a bug, and does. A reader of our output who has had enough
-(``| head``) is no failure.
+Exit codes: 0 done; 1 refused or failed, with one line on stderr; 2 wrong usage, and a configuration that ``serve``
+cannot run with; 130 or 143 when Ctrl-C or SIGTERM ended a command before it was done; 74 (EX_IOERR) when the data
+directory of ``serve`` is gone or failed. A refusal (a ``BarnabasError``) never shows a traceback; anything else is a
+bug, and does. A reader of our output who has had enough (``| head``) is no failure.
 
 A command imports what it needs in its own body, so that ``barnabas --help`` does not pay for a broker.
 """
@@ -16,8 +16,9 @@ from typing import Annotated, Final
 import typer
 
 from barnabas.cli import consume, get, group, layout, output, pipeline, produce, signals, topic, txn
-from barnabas.core.errors import BarnabasError, DataDirLost
+from barnabas.core.errors import BarnabasError, DataDirLost, InvalidConfig
 
+WRONG_USAGE: Final = 2
 EX_IOERR: Final = 74  # of sysexits.h: a supervisor that starts it again will not help before somebody looks at the disk
 
 app = typer.Typer(
@@ -90,15 +91,19 @@ def serve(
     """Run a broker that Kafka clients can use, until Ctrl-C or SIGTERM."""
     from barnabas.cli import serve as serving
 
-    overrides = {
-        "log.dirs": None if data_dir is None else str(data_dir),
-        "listeners": None if listen is None else serving.parse_address("--listen", listen),
-        "advertised.listeners": None if advertise is None else serving.parse_address("--advertise", advertise),
-        "node.id": None if node_id is None else str(node_id),
-        "broker.rack": rack,
-    }
-    given = {name: text for name, text in overrides.items() if text is not None}
-    serving.serve(config, settings or [], given)
+    try:
+        overrides = {
+            "log.dirs": None if data_dir is None else str(data_dir),
+            "listeners": None if listen is None else serving.parse_address("--listen", listen),
+            "advertised.listeners": None if advertise is None else serving.parse_address("--advertise", advertise),
+            "node.id": None if node_id is None else str(node_id),
+            "broker.rack": rack,
+        }
+        given = {name: text for name, text in overrides.items() if text is not None}
+        serving.serve(config, settings or [], given)
+    except InvalidConfig as refusal:
+        _say_refused(refusal)
+        raise typer.Exit(WRONG_USAGE) from None
 
 
 def run(commands: typer.Typer, arguments: Sequence[str] | None = None) -> None:
@@ -118,12 +123,13 @@ def _run(commands: typer.Typer, arguments: Sequence[str] | None) -> None:
     try:
         commands(arguments, prog_name="barnabas")
     except BarnabasError as refusal:
-        output.say(f"barnabas: {_one_line(refusal)}", error=True)
+        _say_refused(refusal)
         sys.exit(EX_IOERR if isinstance(refusal, DataDirLost) else 1)
 
 
-def _one_line(refusal: BarnabasError) -> str:
-    return " ".join(str(refusal).split()) or type(refusal).__name__
+def _say_refused(refusal: BarnabasError) -> None:
+    one_line = " ".join(str(refusal).split()) or type(refusal).__name__
+    output.say(f"barnabas: {one_line}", error=True)
 
 
 def main() -> None:
@@ -133,7 +139,7 @@ def main() -> None:
         use_narrow_help()
     # kio teaches hypothesis its types wherever that is installed: time that no command has to spare.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
-    signals.hear_sigterm()
+    signals.hear()
     run(app)
 
 

@@ -18,7 +18,7 @@ sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
 from barnabas.config import load  # noqa: E402
 from barnabas.core.errors import BarnabasError, DataDirLost, InvalidConfig, StorageError  # noqa: E402
-from barnabas.node import Node, Ports  # noqa: E402
+from barnabas.node import Node, Ports, check_data_dirs  # noqa: E402
 from barnabas.runtime.descriptors import raise_limit  # noqa: E402
 from barnabas.runtime.dir_lock import DirLock  # noqa: E402
 from barnabas.runtime.garbage import Collector  # noqa: E402
@@ -42,6 +42,7 @@ def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str]) 
     config = load(file, sets, os.environ, overrides)
     if config.ignored:
         logging.getLogger("barnabas").warning("these settings mean nothing here: %s", ", ".join(config.ignored))
+    check_data_dirs(config)  # before one is made
     raise_limit()
     sys.setswitchinterval(SWITCH_S)
     lock = DirLock(config.log_dirs[0])

@@ -109,6 +109,10 @@ class InvalidConfig(BarnabasError):
     kafka_code = 40
 
 
+class AddressNotAvailable(BarnabasError):
+    """An address that a node cannot listen on now: another process has it, or no interface here does."""
+
+
 class UnknownTopicOrPartition(BarnabasError):
     """A topic or partition that does not exist."""
 

@@ -17,12 +17,18 @@ class DirLock:
 
     def take(self) -> None:
         """Lock the directory, making it if need be; refused when another process has it."""
+        directory = Path(self._path).parent
         try:
-            directory = Path(self._path).parent
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise StorageError(
+                f"{directory} cannot be used as a data directory: {error.filename} is not a directory"
+            ) from error
         except OSError as error:
-            raise StorageError(f"{Path(self._path).parent} cannot be used as a data directory: {error}") from error
+            raise StorageError(
+                f"{directory} cannot be used as a data directory: {error.strerror} ({error.filename})"
+            ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -41,7 +41,12 @@ class BrokerConfig(UnusedSettings, frozen=True, kw_only=True):
     """The settings of one broker."""
 
     node_id: Annotated[
-        int, About(INT, "The number of this node in its cluster. Also known as broker.id.", at_least=0)
+        int,
+        About(
+            INT,
+            "The number of this node in its cluster. Also known as broker.id. Cannot change on existing data.",
+            at_least=0,
+        ),
     ] = 1
     broker_rack: Annotated[
         str | None,
@@ -49,7 +54,7 @@ class BrokerConfig(UnusedSettings, frozen=True, kw_only=True):
     ] = None
     cluster_id: Annotated[
         str | None,
-        About(STRING, "The cluster this node belongs to. Unset: made up once and kept in the data directory."),
+        About(STRING, "The cluster this node belongs to. Unset: made up once. Cannot change on existing data."),
     ] = None
     listeners: Annotated[
         tuple[Listener, ...],

@@ -214,6 +214,12 @@ class DataDir:
 
         return write_guarded
 
+    def give_back(self) -> None:
+        """Call the directory clean again if it was: for a start that is refused before anything was written."""
+        if self.was_clean:
+            with self.health.sparing():
+                replace_file(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", b"")
+
     def close(self) -> None:
         """Make everything durable and say so. A directory with a damaged log is not called clean."""
         if self.health.offline_reason is not None:

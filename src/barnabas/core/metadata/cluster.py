@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from barnabas.core.errors import BrokerIdNotRegistered, InvalidRequest
+from barnabas.core.errors import BrokerIdNotRegistered, InvalidConfig, InvalidRequest
 from barnabas.core.metadata.decision import Decision
 from barnabas.core.metadata.image import Image, Node
 from barnabas.core.metadata.records import (
@@ -22,6 +22,18 @@ def form_cluster(image: Image, cluster_id: str) -> Decision[str]:
     if image.cluster_id is not None:
         return Decision([], image.cluster_id)
     return Decision([ClusterRecord(cluster_id)], cluster_id)
+
+
+def check_identity(image: Image, *, node_id: int, cluster_id: str | None) -> None:
+    """Refuse to run these data as another node, or in another cluster, than they belong to.
+
+    A node that nobody knows would lead none of the partitions that are here, and its clients would wait forever.
+    """
+    if image.nodes and node_id not in image.nodes:
+        owners = " or ".join(str(each) for each in sorted(image.nodes))
+        raise InvalidConfig(f"node.id is {node_id}, but the data are those of node {owners}")
+    if None not in (cluster_id, image.cluster_id) and cluster_id != image.cluster_id:
+        raise InvalidConfig(f"cluster.id is {cluster_id}, but the data are those of cluster {image.cluster_id}")
 
 
 def register_node(
