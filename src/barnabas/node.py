@@ -17,7 +17,6 @@ from barnabas.core.errors import AddressNotAvailable, InvalidConfig, StorageExha
 from barnabas.core.metadata.cluster import check_identity, form_cluster, keep_min_insync_replicas, register_node
 from barnabas.core.metadata.decision import Decision
 from barnabas.core.metadata.image import Image
-from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.core.metadata.records import MIN_INSYNC_REPLICAS, TOPIC_RESOURCE, MetadataRecord
 from barnabas.core.model import TopicPartition
 from barnabas.edge.kafka.server import KafkaServer
@@ -42,6 +41,7 @@ from barnabas.services.groups import GroupConfig, GroupService
 from barnabas.services.internal_topics import with_room_for_own
 from barnabas.services.live_config import LiveConfig
 from barnabas.services.markers import Markers
+from barnabas.services.opened import is_known, tell_damage, tell_recovery
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.served import ServedTopics
@@ -51,14 +51,12 @@ from barnabas.services.transactions import TransactionConfig, TransactionService
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.disk import Disk
-from barnabas.storage.recovery import RecoveryReport
 
 log = get_logger("barnabas.node", is_limited=False)
 
 CLOSE_GRACE_S: Final = 2.0
 DEFAULT_MIN_INSYNC_REPLICAS: Final = "1"
 ANY_HOST: Final = ("", "0.0.0.0", "::")
-COORDINATED: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,26 +308,9 @@ class Node:
         """Open the logs that are on disk; remove those of topics that were deleted when the node went down."""
         if not data_dir.was_clean and broker.image.topics:
             _commit_or_assume(broker.metadata, lambda image: lead_anew(image, self.config.node_id))
-        recovered = checked_bytes = 0
-        for report in data_dir.open_logs(lambda name: _log_config(broker, name)):
-            _tell(report)
-            recovered += not report.was_clean
-            checked_bytes += report.checked_bytes
-        if recovered and not data_dir.was_clean:
-            log.warning(
-                "%s was not closed cleanly when it was last used: %d log(s) were recovered, %d bytes checked",
-                data_dir.path,
-                recovered,
-                checked_bytes,
-            )
-        for name, error in data_dir.unreadable.items():
-            if name.topic not in COORDINATED and _is_known(broker, name):  # else its coordinator says so, and more
-                log.error("%s cannot be served: %s", name, error)
-        for consequence in data_dir.checkpoints.consequences:
-            log.warning("%s", consequence)
-        if data_dir.checkpoints.damage is not None:
-            log.error("%s; its copy is used, and it is written anew", data_dir.checkpoints.damage)
-        strays = [name for name in (*data_dir.logs, *data_dir.unreadable) if not _is_known(broker, name)]
+        tell_recovery(data_dir, data_dir.open_logs(lambda name: _log_config(broker, name)))
+        tell_damage(broker.served, data_dir)
+        strays = [name for name in (*data_dir.logs, *data_dir.unreadable) if not is_known(broker.served, name)]
         if strays:
             data_dir.leftovers += data_dir.delete_strays(strays)
         for failure in data_dir.leftovers:
@@ -365,13 +346,6 @@ def lead_anew(image: Image, node_id: int) -> Decision[None]:
                     )
 
     return Decision(list(records()), None)
-
-
-def _tell(report: RecoveryReport) -> None:
-    if report.lost_to is not None:
-        log.error("%s: its records up to offset %d are missing; it goes on there", report.partition, report.lost_to)
-    if report.cut_bytes:
-        log.warning("%s: %d bytes of an unfinished write were cut", report.partition, report.cut_bytes)
 
 
 def _words_of(error: OSError) -> str:
@@ -413,11 +387,6 @@ def _limits(config: BrokerConfig) -> ConnectionLimits:
         max_connections_per_ip_overrides=per_ip_overrides(config),
         max_idle_s=config.connections_max_idle_ms / 1000,
     )
-
-
-def _is_known(broker: Broker, name: TopicPartition) -> bool:
-    topic = broker.served.by_name.get(name.topic)
-    return name == METADATA_PARTITION or (topic is not None and name.partition in topic.partitions)
 
 
 def _log_config(broker: Broker, name: TopicPartition) -> LogConfig:

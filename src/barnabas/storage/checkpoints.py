@@ -11,6 +11,9 @@ An offset checkpoint has a version line, a count, then ``topic partition offset`
 A recovery point that is too low costs time, one that is too high costs data. So raising one may wait for the
 next checkpoint, and lowering one (`lower_recovery_point`) is durable before it returns.
 
+All of them are written when a data directory is made, or first used by this version, and then `META`, which says so:
+from then on a file that is missing is a damaged one. Without `META` it may never have been written.
+
 Damaged recovery points or cleaner offsets can be made again by looking at everything: every log is then recovered, or
 compacted, from its start. Until all logs are (`end_recovery`), the damaged file of recovery points stays: without it
 the next start would know of none, and take the gaps that compaction leaves for loss.
@@ -27,11 +30,12 @@ from barnabas.core.errors import CorruptLog
 from barnabas.core.model import TopicPartition
 from barnabas.core.replica.leader_epochs import EpochStart
 from barnabas.storage.disk import Disk
-from barnabas.storage.names import CLEANER_OFFSETS, COPY, LOG_STARTS, RECOVERY_POINTS
+from barnabas.storage.names import CLEANER_OFFSETS, COPY, LOG_STARTS, META, RECOVERY_POINTS, parse_partition
 from barnabas.storage.small_file import ReplacedFile, read_file, replace_file
 
 VERSION = 0
 
+_META: Final = b"version=1\n"
 _NO_COPY: Final = (
     "it says which records were deleted, and they would come back without it: restore it from a backup, or mend it by "
     "hand (a line with 0, a line with the number of partitions, then a line with topic, partition and the first offset "
@@ -43,8 +47,17 @@ class Checkpoints:
     """The offset checkpoints of a data directory, loaded once and written when they change."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
-        self._files = {name: OffsetFile(disk, f"{directory}/{name}") for name in (RECOVERY_POINTS, CLEANER_OFFSETS)}
-        self._files[LOG_STARTS] = OffsetFile(disk, f"{directory}/{LOG_STARTS}", has_copy=True)
+        self._disk, self._directory = disk, directory
+        self._is_kept = is_kept = disk.exists(f"{directory}/{META}")
+        self._files = {
+            name: OffsetFile(disk, f"{directory}/{name}", is_kept=is_kept)
+            for name in (RECOVERY_POINTS, CLEANER_OFFSETS)
+        }
+        self._files[LOG_STARTS] = OffsetFile(disk, f"{directory}/{LOG_STARTS}", is_kept=is_kept, has_copy=True)
+        for name, file in self._files.items():
+            if not disk.exists(f"{directory}/{name}"):
+                file.make()
+        self._assumption = None if is_kept or disk.exists(f"{directory}/{LOG_STARTS}") else self._find_assumption()
         self.is_recovery_point_known = self._files[RECOVERY_POINTS].damage is None
         """Whether the recovery points are all that there were."""
         if not self.is_recovery_point_known:
@@ -62,7 +75,22 @@ class Checkpoints:
             RECOVERY_POINTS: "every log is checked in full, which may take a while",
             CLEANER_OFFSETS: "compacted logs are compacted from their start",
         }
-        return [f"{damage}; {meanings[name]}" for name in meanings if (damage := self._files[name].damage) is not None]
+        found = [f"{damage}; {meanings[name]}" for name in meanings if (damage := self._files[name].damage) is not None]
+        return found if self._assumption is None else [*found, self._assumption]
+
+    def _find_assumption(self) -> str | None:
+        if not any(parse_partition(name) for name in self._disk.list_dir(self._directory)):
+            return None  # it is new
+        return (
+            f"{self._directory} has neither {META} nor {LOG_STARTS}: it is taken for a directory of an earlier "
+            "version, from which no records were deleted"
+        )
+
+    def keep(self) -> None:
+        """Note that all files are there, once they are; see `META`."""
+        if not self._is_kept:
+            replace_file(self._disk, f"{self._directory}/{META}", _META)
+            self._is_kept = True
 
     def end_recovery(self) -> None:
         """All logs are open, and what they know of their recovery points is noted: the file may be written again."""
@@ -137,7 +165,7 @@ class OffsetFile:
 
     __slots__ = ("_file", "damage", "is_held", "offsets")
 
-    def __init__(self, disk: Disk, path: str, *, has_copy: bool = False) -> None:
+    def __init__(self, disk: Disk, path: str, *, is_kept: bool = False, has_copy: bool = False) -> None:
         copy = path + COPY
         self._file = ReplacedFile(disk, path, copies=(copy,) if has_copy else ())
         self.damage: str | None = None
@@ -145,9 +173,13 @@ class OffsetFile:
         if has_copy and disk.exists(copy):
             self.offsets = self._read_either(disk, path, copy)
         elif has_copy:
+            if is_kept and not disk.exists(path):
+                raise CorruptLog(f"{path} is missing, and so is its copy; {_NO_COPY}")
             self.offsets = _read_offsets(disk, path, advice=_NO_COPY)
-            if self.offsets:
-                self._file.note_change()  # written by an earlier version: a copy is due
+            self._file.note_change()  # a copy is due
+        elif is_kept and not disk.exists(path):
+            self.offsets, self.damage = {}, f"{path} is missing"
+            self._file.note_change()
         else:
             self.offsets = self._read_or_none(disk, path)
 
@@ -173,6 +205,10 @@ class OffsetFile:
         if self.offsets.get(partition) != offset:
             self.offsets[partition] = offset
             self._file.note_change()
+
+    def make(self) -> None:
+        """Have the file written, with nothing in it if need be."""
+        self._file.note_change()
 
     def forget(self, partition: TopicPartition) -> None:
         if self.offsets.pop(partition, None) is not None:

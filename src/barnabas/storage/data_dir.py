@@ -49,7 +49,8 @@ class DataDir:
             self._remove_leftovers()
             self._context = LogContext(OpenFiles(disk, max_files=max_open_files), Checkpoints(disk, path), self.health)
         with self.health.sparing():
-            self.checkpoints.write()  # what was damaged, or has no copy yet
+            self.checkpoints.write()  # what was damaged, or is not there yet
+            self.checkpoints.keep()
 
     @property
     def disk(self) -> Disk:

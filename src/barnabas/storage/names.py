@@ -21,6 +21,7 @@ COPY: Final = ".copy"  # of a checkpoint that nothing else could make again
 ACCEPT_LOSS: Final = "accept-data-loss"  # an operator's word that a log may go on without records that are missing
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 SCRUBBED_TO: Final = "scrub-offset-checkpoint"
+META: Final = "meta.properties"  # the format of a data directory: from version 1 on its checkpoints are always there
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
 SEGMENT_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX)

@@ -445,7 +445,8 @@ def test_deleted_records_stay_deleted_whatever_becomes_of_the_checkpoint_that_sa
     assert (mended.logs[PARTITION].log_start_offset, mended.checkpoints.damage) == (3, None)
 
 
-def test_where_both_copies_are_damaged_the_advice_brings_nothing_back() -> None:
+@pytest.mark.parametrize("harm", ["damaged", "removed"])
+def test_where_both_copies_are_gone_the_advice_brings_nothing_back(harm: str) -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
     log = data_dir.create_log(PARTITION, LogConfig())
@@ -453,7 +454,10 @@ def test_where_both_copies_are_damaged_the_advice_brings_nothing_back() -> None:
     log.flush()
     delete_before(log, 3)
     for suffix in ("", ".copy"):
-        overwrite(disk, f"{DATA}/log-start-offset-checkpoint{suffix}", b"rubbish")
+        if harm == "removed":
+            disk.remove(f"{DATA}/log-start-offset-checkpoint{suffix}")
+        else:
+            overwrite(disk, f"{DATA}/log-start-offset-checkpoint{suffix}", b"rubbish")
     disk.restart()
     with pytest.raises(CorruptLog, match="restore it from a backup, or mend it by hand") as refusal:
         open_dir(disk)

@@ -120,3 +120,46 @@ def test_a_directory_in_the_place_of_a_segment_is_one_partition_that_cannot_be_r
     found = open_dir(disk)
     assert (list(found.logs), list(found.unreadable)) == ([OTHER], [PARTITION])
     assert found.health.offline_reason is None
+
+
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "cleaner-offset-checkpoint"])
+def test_a_checkpoint_that_is_missing_is_a_damaged_one(name: str) -> None:
+    disk = SimulatedDisk()
+    open_dir(disk)  # makes the directory, and nothing in it
+    assert content(disk, f"{DATA}/{name}") == b"0\n0\n"
+    disk.remove(f"{DATA}/{name}")
+    disk.restart()
+    (consequence,) = open_dir(disk).checkpoints.consequences
+    assert consequence.startswith(f"{DATA}/{name} is missing; ")
+    disk.restart()
+    assert open_dir(disk).checkpoints.consequences == []  # it is written anew
+
+
+def test_a_directory_of_an_earlier_version_without_checkpoints_is_opened_and_gets_them() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    fill(data_dir.create_log(PARTITION, SMALL), 12)
+    data_dir.close()
+    names = ["log-start-offset-checkpoint", "log-start-offset-checkpoint.copy", "cleaner-offset-checkpoint"]
+    for name in ("meta.properties", *names):
+        disk.remove(f"{DATA}/{name}")
+    disk.restart()
+    found = open_dir(disk)
+    assert offsets(found.logs[PARTITION]) == list(range(12))
+    (consequence,) = found.checkpoints.consequences
+    assert "it is taken for a directory of an earlier version, from which no records were deleted" in consequence
+    assert {content(disk, f"{DATA}/{name}") for name in names} == {b"0\n0\n"}
+    disk.restart()
+    assert open_dir(disk).checkpoints.consequences == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_crash_while_a_directory_is_made_leaves_one_that_opens(seed: int) -> None:
+    for number in range(1, 40):
+        disk = SimulatedDisk(seed)
+        disk.crash_after(number)
+        with suppress(SimulatedCrash):
+            open_dir(disk)
+        disk.crash(Keep.RANDOM)
+        disk.restart()
+        assert open_dir(disk).checkpoints.consequences == []
