@@ -400,14 +400,28 @@ class GroupService:
         for coordinator in self._coordinators.available():
             async for group in in_turns(coordinator.groups.names()):
                 try:
-                    count += await coordinator.commit(self._expiring(coordinator, group))
+                    count += await self._expire_group(coordinator, group)
                 except BarnabasError:
                     break  # it has ended, and said why
         return count
 
+    async def _expire_group(self, coordinator: GroupCoordinator, group: str) -> int:
+        """A group with very many offsets is several decisions."""
+        count = removed = await coordinator.commit(self._expiring(coordinator, group))
+        while removed >= OFFSETS_PER_TURN:
+            await next_turn()
+            removed = await coordinator.commit(self._expiring(coordinator, group))
+            count += removed
+        return count
+
     def _expiring(self, coordinator: GroupCoordinator, group: str) -> Callable[[], Decision[int]]:
         return lambda: offsets.expire(
-            coordinator.groups, coordinator.soft, group, config=self.config.offsets, now_ms=self._clock.now_ms()
+            coordinator.groups,
+            coordinator.soft,
+            group,
+            config=self.config.offsets,
+            now_ms=self._clock.now_ms(),
+            limit=OFFSETS_PER_TURN,
         )
 
     def apply(self, records: Sequence[MetadataRecord]) -> None:

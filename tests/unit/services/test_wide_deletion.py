@@ -1,23 +1,38 @@
-"""Deleting a topic of very many partitions gives the loop back again and again."""
+"""Deleting a topic of very many partitions gives the loop back again and again, and so does the end of old offsets."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
+from typing import TypeVar
 
 from barnabas.core.groups.offsets import WantedOffset
 from barnabas.core.model import TopicPartition
 from barnabas.services.broker import Broker
+from barnabas.services.committing import OFFSETS_PER_TURN
 from barnabas.services.served import FORGOTTEN_PER_TURN
 from barnabas.wire.apis import OFFSET_COMMIT
 from tests.unit.edge.kafka.calling import Caller, batch
 from tests.unit.edge.kafka.support import ask, create, run
 
+T = TypeVar("T")
+
 MANY = 1000
+EXPIRES_AT_ONCE = 0  # milliseconds
 MOST_OFFSETS = 200
 
 
 async def count_while_deleting(broker: Broker, count: Callable[[], int]) -> list[int]:
     """What is counted in each turn of the loop while the topic is deleted, until it is all gone."""
+
+    async def delete() -> None:
+        await broker.topics.delete("wide")
+        await broker.served.wait_all_removed()
+
+    return (await count_meanwhile(delete, count))[1]
+
+
+async def count_meanwhile(work: Callable[[], Awaitable[T]], count: Callable[[], int]) -> tuple[T, list[int]]:
+    """What some work gives, and what is counted in each turn of the loop until it is done."""
     counts = [count()]
 
     async def go_on_counting() -> None:
@@ -26,10 +41,9 @@ async def count_while_deleting(broker: Broker, count: Callable[[], int]) -> list
             counts.append(count())
 
     counting = asyncio.create_task(go_on_counting())
-    await broker.topics.delete("wide")
-    await broker.served.wait_all_removed()
+    result = await work()
     counting.cancel()
-    return counts
+    return result, [*counts, count()]
 
 
 def test_the_logs_of_a_wide_topic_are_forgotten_a_few_in_each_turn() -> None:
@@ -69,15 +83,32 @@ def test_the_offsets_of_a_wide_topic_are_forgotten_a_few_in_each_turn() -> None:
     run(scenario)
 
 
-async def commit(broker: Broker, group: str, topic: str, partitions: int) -> None:
+def test_offsets_that_expire_are_removed_a_few_in_each_decision() -> None:
+    async def scenario(broker: Broker) -> None:
+        await create(broker, "wide", MANY)
+        await commit(broker, "old", "wide", MANY, version=4, retention_time=EXPIRES_AT_ONCE)
+        await commit(broker, "new", "wide", 3)
+
+        removed, counts = await count_meanwhile(broker.groups.expire_offsets, lambda: committed(broker))
+
+        assert removed == MANY
+        assert counts[-1] == 3
+        assert max(before - after for before, after in pairwise(counts)) <= OFFSETS_PER_TURN
+        assert [listed.group for listed in await broker.groups.list_groups()] == ["new"]
+
+    run(scenario)
+
+
+async def commit(broker: Broker, group: str, topic: str, partitions: int, *, version: int = 8, **more: int) -> None:
     offsets = [{"partition_index": n, "committed_offset": 7, "committed_metadata": ""} for n in range(partitions)]
     await ask(
         broker,
         OFFSET_COMMIT,
-        8,
+        version,
         group_id=group,
         generation_id_or_member_epoch=-1,
         topics=[{"name": topic, "partitions": offsets}],
+        **more,
     )
 
 

@@ -227,11 +227,13 @@ def _everything(_: str) -> bool:
     return True
 
 
-def expire(groups: Groups, soft: ClassicSoft, group: str, *, config: OffsetsConfig, now_ms: int) -> Decision[int]:
+def expire(
+    groups: Groups, soft: ClassicSoft, group: str, *, config: OffsetsConfig, now_ms: int, limit: int | None = None
+) -> Decision[int]:
     """Remove what expired of a group's offsets, and the group when it has neither offsets nor members. The reply is
-    the number of offsets removed.
+    the number of offsets removed; as many as the limit say that there may be more.
     """
-    expired = [*_expired(groups, soft, group, config, now_ms)]
+    expired = [*islice(_expired(groups, soft, group, config, now_ms), limit)]
     records: list[GroupEntry] = [
         GroupTombstone(OffsetRecord, (group, offset.topic, offset.partition)) for offset in expired
     ]
