@@ -174,7 +174,7 @@ def replay(
 
 def cdc(  # noqa: PLR0913 - one for each option
     topic: Topic,
-    table: Annotated[str, typer.Argument(help="The path of the Delta table; created if it does not exist.")],
+    table: Annotated[str, typer.Argument(help="The path of the table; for Iceberg, of the warehouse.")],
     *,
     common: dict[str, Any],
     key: Annotated[list[str], typer.Option(help="A column of the key (repeatable).")],
@@ -192,6 +192,13 @@ def cdc(  # noqa: PLR0913 - one for each option
         str | None,
         typer.Option(help="How long deletions are remembered; default with --order-by: 7 days."),
     ] = None,
+    tombstone_order: Annotated[
+        list[str] | None,
+        typer.Option(help="With --order-by: SQL that stands for it in records without a value, as in '_timestamp'."),
+    ] = None,
+    table_format: Annotated[str, typer.Option(help="delta or iceberg.")] = "delta",
+    iceberg_table: Annotated[str | None, typer.Option(help="For Iceberg: NAMESPACE.NAME.")] = None,
+    evolve: Annotated[bool, typer.Option("--evolve", help="Add missing columns to the table.")] = False,
     dead_letters: DeadLetters = None,
 ) -> "Pipeline":
     """Apply change events to a table: the newest row of each key, deletions included."""
@@ -210,6 +217,10 @@ def cdc(  # noqa: PLR0913 - one for each option
         delete=delete,
         columns=column or (),
         remember_deletions=remember_deletions,
+        tombstone_order=tombstone_order or (),
+        table_format=_one_of(table_format, "--table-format", ("delta", "iceberg")),
+        iceberg_table=iceberg_table,
+        evolve=evolve,
         dead_letters=dead_letters,
         **common,
     )

@@ -10,14 +10,14 @@ import pytest
 from deltalake.exceptions import CommitFailedError
 
 from barnabas.core.errors import InvalidRequest
-from barnabas.spark.tables import delta, iceberg, steps
+from barnabas.spark.tables import delta, iceberg, merging, steps
 from barnabas.spark.tables.files import PartFiles, WrittenFile
 from barnabas.spark.tables.identity import Batch, fingerprint
 from barnabas.spark.tables.settings import TableSettings
 from barnabas.spark.tables.steps import Step
 from tests.spark.pipelines.conftest import rows_of_delta
 
-KINDS = ("delta", "merge", "iceberg")
+KINDS = ("delta", "merge", "iceberg", "iceberg-merge")
 
 
 class Crash(BaseException):
@@ -29,9 +29,9 @@ class Batches:
 
     def __init__(self, kind: str, directory: Path) -> None:
         self._kind = kind
-        merge: dict[str, Any] = {"merge_keys": ("id",), "merge_order": ("id",)} if kind == "merge" else {}
-        table: dict[str, Any] = {"table": "crashes.rows"} if kind == "iceberg" else {}
-        form: Any = "iceberg" if kind == "iceberg" else "delta"
+        merge: dict[str, Any] = {"merge_keys": ("id",), "merge_order": ("id",)} if "merge" in kind else {}
+        table: dict[str, Any] = {"table": "crashes.rows"} if "iceberg" in kind else {}
+        form: Any = "iceberg" if "iceberg" in kind else "delta"
         self.settings = TableSettings(form, str(directory / kind), evolve=True, **merge, **table)
 
     def commit(self, batch_id: int, rows: Any, digest: str = "") -> None:
@@ -39,18 +39,18 @@ class Batches:
         if self._kind == "iceberg":
             files = write(iceberg.files_root(self.settings), rows)
             iceberg.commit_files(self.settings, rows.schema, files, batch=batch)
-        elif self._kind == "merge":
-            staging = delta.staging_of(self.settings, "q", batch_id)
-            prefix = staging.removeprefix(self.settings.path + "/")
+        elif "merge" in self._kind:
+            staging = merging.staging_of(self.settings, "q", batch_id)
+            prefix = staging.removeprefix(self.settings.root + "/")
             files = [WrittenFile(f"{prefix}/{each.path}", each.size, each.rows, ()) for each in write(staging, rows)]
-            delta.merge_files(self.settings, rows.schema, files, batch=batch)
+            (iceberg if "iceberg" in self._kind else delta).merge_files(self.settings, rows.schema, files, batch=batch)
         else:
             delta.commit_files(
                 self.settings, rows.schema, write(self.settings.path, rows), overwrite=False, batch=batch
             )
 
     def read(self) -> list[dict[str, Any]]:
-        if self._kind == "iceberg":
+        if "iceberg" in self._kind:
             rows: list[dict[str, Any]] = iceberg.open_table(self.settings).scan().to_arrow().to_pylist()
         else:
             rows = rows_of_delta(self.settings.path)
@@ -78,7 +78,7 @@ def crash() -> None:
 
 
 CUT_SHORT = [(kind, step) for kind in KINDS for step in Step if step is not Step.WRITTEN]
-CUT_SHORT = [(kind, step) for kind, step in CUT_SHORT if kind == "merge" or step is not Step.CLEARED]
+CUT_SHORT = [(kind, step) for kind, step in CUT_SHORT if "merge" in kind or step is not Step.CLEARED]
 
 
 @pytest.mark.parametrize(("kind", "step"), CUT_SHORT)
@@ -99,7 +99,7 @@ def test_a_batch_that_is_cut_short_at_a_step_and_run_again_is_in_the_table_once(
 
     expected = first.to_pylist() if step is Step.CREATED else [{"id": 1, "note": None}, {"id": 2, "note": None}]
     assert batches.read() == (expected if step is Step.CREATED else [*expected, {"id": 3, "note": "new"}])
-    assert not list(Path(batches.settings.path).glob(f"{delta.STAGING}/*/*")), "nothing staged is left"
+    assert not list(Path(batches.settings.root).glob(f"{merging.STAGING}/*/*")), "nothing staged is left"
 
 
 @pytest.mark.parametrize("kind", KINDS)

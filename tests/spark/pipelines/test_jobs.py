@@ -109,10 +109,7 @@ def test_archive_of_avro_into_iceberg(
 
     archive.run(spark, once=True)
 
-    from pyiceberg.catalog import load_catalog  # noqa: PLC0415
-
-    catalog = load_catalog("barnabas", type="sql", uri=f"sqlite:///{tmp_path}/warehouse/catalog.db")
-    rows = catalog.load_table("shop.orders").scan().to_arrow().to_pylist()
+    rows = _iceberg_rows(tmp_path / "warehouse", "shop.orders")
     assert sorted((row["id"], row["note"]) for row in rows) == [(0, "first"), (1, None), (2, None)]
     (letter,) = read_all(f"{topic}.dead")
     assert letter.value == b"\xff\xff\xff"
@@ -202,6 +199,51 @@ def test_cdc_by_an_order_of_its_own_does_not_bring_back_what_was_deleted(
     cdc.run(spark, once=True)
 
     assert sorted((row["id"], row["at"]) for row in read_table(tmp_path / "table")) == [(2, 5), (3, 6)]
+
+
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_cdc_deletes_by_tombstones_and_takes_new_columns(
+    spark: Any, common: dict[str, Any], topic: str, client: "Bus", send_json: SendJson, read_all: ReadAll,
+    read_table: ReadTable, tmp_path: Path, table_format: Any,
+) -> None:  # fmt: skip
+    pytest.importorskip("pyiceberg")
+    target = {"table_format": table_format, "iceberg_table": "shop.orders", "dead_letters": f"{topic}.dead"}
+
+    def cdc(schema: str, **how: Any) -> Any:
+        table = str(tmp_path / "table")
+        return jobs.cdc(topic, table, keys=["id"], schema=schema, checks=["name <> ''"], **how, **target, **common)
+
+    def rows() -> dict[int, tuple[Any, ...]]:
+        if table_format == "delta":
+            found = read_table(tmp_path / "table")
+        else:
+            found = _iceberg_rows(tmp_path / "table", "shop.orders")
+        assert {"_tombstone", "__delete"}.isdisjoint(found[0])
+        return {row["id"]: (row["name"], row.get("size")) for row in found}
+
+    send_json(topic, [{"id": n, "name": f"n{n}"} for n in range(5)])
+    for key in ("0", '{"id": 1}', "nobody"):
+        client.send(topic, None, key=key).result(10)
+    send_json(topic, [{"id": 1, "name": "again"}])
+    cdc("id long, name string").run(spark, once=True)
+    assert rows() == {1: ("again", None), **{n: (f"n{n}", None) for n in (2, 3, 4)}}
+    (letter,) = read_all(f"{topic}.dead")
+    assert letter.key == b"nobody"
+    assert b"the key of a tombstone has no id" in (dict(letter.headers)["barnabas.error"] or b"")
+
+    client.send(topic, None, key="2").result(10)
+    client.send(topic, None, key="77").result(10)
+    send_json(topic, [{"id": 3, "name": "new", "size": 5}])
+    cdc("id long, name string, size int", evolve=True).run(spark, once=True)
+    assert rows() == {1: ("again", None), 3: ("new", 5), 4: ("n4", None)}
+
+
+def _iceberg_rows(warehouse: Path, table: str) -> list[dict[str, Any]]:
+    from pyiceberg.catalog import load_catalog  # noqa: PLC0415
+
+    catalog = load_catalog("barnabas", type="sql", uri=f"sqlite:///{warehouse}/catalog.db")
+    rows: list[dict[str, Any]] = catalog.load_table(table).scan().to_arrow().to_pylist()
+    return rows
 
 
 def test_mirror_keeps_everything_and_offsets_can_be_translated(

@@ -1,13 +1,14 @@
 """The two phases of a table's sink, without Spark: files are written, and added once."""
 
-from datetime import date
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barnabas.core.errors import InvalidRequest
-from barnabas.spark.tables import delta, iceberg, tombstones
+from barnabas.spark.tables import delta, iceberg, iceberg_merge, merging, tombstones
 from barnabas.spark.tables.files import PartFiles, WrittenFile, read_batches, table_schema
 from barnabas.spark.tables.identity import Batch
 from barnabas.spark.tables.settings import TableSettings
@@ -23,7 +24,10 @@ def write(root: str, rows: Any, *, partition_by: tuple[str, ...] = (), keep: boo
 
 
 def rows_of(settings: TableSettings) -> list[dict[str, Any]]:
-    return rows_of_delta(settings.path)
+    if settings.format == "delta":
+        return rows_of_delta(settings.path)
+    rows: list[dict[str, Any]] = iceberg.open_table(settings).scan().to_arrow().to_pylist()
+    return rows
 
 
 def test_a_batch_that_is_committed_again_is_added_once(tmp_path: Path) -> None:
@@ -87,15 +91,26 @@ def test_a_column_of_another_type_is_refused(tmp_path: Path) -> None:
 
 
 def merge(settings: TableSettings, rows: Any, batch_id: int) -> None:
-    staging = delta.staging_of(settings, "q", batch_id)
-    prefix = staging.removeprefix(settings.path + "/")
+    staging = merging.staging_of(settings, "q", batch_id)
+    prefix = staging.removeprefix(settings.root + "/")
     written = write(staging, rows)
     files = [WrittenFile(f"{prefix}/{each.path}", each.size, each.rows, ()) for each in written]
-    delta.merge_files(settings, rows.schema, files, batch=Batch("q", batch_id))
+    owner = delta if settings.format == "delta" else iceberg
+    owner.merge_files(settings, rows.schema, files, batch=Batch("q", batch_id))
 
 
-def test_a_merge_keeps_the_newest_of_each_key_and_is_done_once(tmp_path: Path) -> None:
-    settings = TableSettings("delta", str(tmp_path / "table"), merge_keys=("id",), merge_order=("at",))
+@pytest.fixture(params=["delta", "iceberg"])
+def merged(request: pytest.FixtureRequest, tmp_path: Path) -> TableSettings:
+    """A table that is merged into, of each kind."""
+    name = None
+    if request.param == "iceberg":
+        pytest.importorskip("pyiceberg")
+        name = "shop.orders"
+    return TableSettings(request.param, str(tmp_path / "table"), table=name, merge_keys=("id",), merge_order=("at",))
+
+
+def test_a_merge_keeps_the_newest_of_each_key_and_is_done_once(merged: TableSettings) -> None:
+    settings = merged
     columns = ("id", "at", "__delete")
 
     def table(*rows: tuple[int, int, bool]) -> Any:
@@ -106,7 +121,7 @@ def test_a_merge_keeps_the_newest_of_each_key_and_is_done_once(tmp_path: Path) -
     merge(settings, table((3, 9, True)), 1)  # the number of a batch that is done: nothing of it counts
 
     assert sorted((row["id"], row["at"]) for row in rows_of(settings)) == [(1, 5), (3, 1), (5, 1)]
-    assert not (tmp_path / "table" / delta.STAGING / "q" / "0").exists()
+    assert not Path(settings.root, merging.STAGING, "q", "0").exists()
 
 
 def events(*rows: tuple[int, int | None, bool]) -> Any:
@@ -118,9 +133,8 @@ def events(*rows: tuple[int, int | None, bool]) -> Any:
 
 
 @pytest.fixture
-def remembering(tmp_path: Path) -> TableSettings:
-    table = str(tmp_path / "table")
-    return TableSettings("delta", table, merge_keys=("id",), merge_order=("at",), remember_deletions_ms=60_000)
+def remembering(merged: TableSettings) -> TableSettings:
+    return replace(merged, remember_deletions_ms=60_000)
 
 
 def ids_of(settings: TableSettings) -> list[tuple[int, int | None]]:
@@ -154,6 +168,7 @@ def test_a_crash_between_tombstone_and_merge_does_the_deletion_once_more(
     merge(remembering, events((1, 5, False), (2, 5, False)), 0)
     with monkeypatch.context() as patch:
         patch.setattr(delta, "_merge", crash)
+        patch.setattr(iceberg_merge, "merge", crash)
         with pytest.raises(KeyboardInterrupt):
             merge(remembering, events((1, 7, True)), 1)
     assert ids_of(remembering) == [(1, 5), (2, 5)]
@@ -165,8 +180,8 @@ def test_a_crash_between_tombstone_and_merge_does_the_deletion_once_more(
     assert ids_of(remembering) == [(2, 5)]
 
 
-def test_deletions_are_forgotten_in_time_and_their_files_joined(remembering: TableSettings, tmp_path: Path) -> None:
-    folder = tmp_path / "table" / tombstones.FOLDER
+def test_deletions_are_forgotten_in_time_and_their_files_joined(remembering: TableSettings) -> None:
+    folder = Path(remembering.root, tombstones.FOLDER)
 
     def hold(rows: Any, batch_id: int, now_ms: int) -> int:
         kept = tombstones.hold_back(rows, remembering, query_id="q", batch_id=batch_id, now_ms=now_ms)
@@ -200,6 +215,68 @@ def test_tombstones_are_kept_by_several_keys_and_orders_of_many_types(tmp_path: 
 
     assert count(rows(5, delete=True), 0) == 1
     assert [count(rows(n, delete=False), 1) for n in (4, 5, 6, None)] == [0, 1, 1, 0]
+
+
+def test_a_merge_into_iceberg_goes_by_all_columns_of_a_key_and_keeps_the_rest(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    settings = TableSettings(
+        "iceberg", str(tmp_path), table="s.t", partition_by=("c",), merge_keys=("day", "at", "c"), merge_order=("n",)
+    )
+
+    def rows(*values: tuple[int, int, str | None, int]) -> Any:
+        schema = pa.schema(
+            [("day", pa.date32()), ("at", pa.timestamp("us", "UTC")), ("c", pa.string()), ("n", pa.int32())]
+        )
+        made = [(date(2026, 5, day), datetime(2026, 5, day, at, tzinfo=UTC), c, n) for day, at, c, n in values]
+        return pa.table(dict(zip(schema.names, zip(*made, strict=True), strict=True)), schema)
+
+    merge(settings, rows((1, 1, "a", 1), (1, 2, "b", 1), (2, 1, "a", 1), (2, 2, "b", 5), (1, 1, None, 1)), 0)
+    merge(settings, rows((1, 1, "a", 2), (2, 2, "b", 4), (1, 1, None, 2)), 1)
+
+    found = sorted((row["day"].day, row["at"].hour, row["c"] or "", row["n"]) for row in rows_of(settings))
+    assert found == [(1, 1, "", 1), (1, 1, "", 2), (1, 1, "a", 2), (1, 2, "b", 1), (2, 1, "a", 1), (2, 2, "b", 5)]
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_column_that_differs_in_case_alone_is_refused_and_not_added(kind: Any, tmp_path: Path) -> None:
+    settings = TableSettings(kind, str(tmp_path), table="s.t" if kind == "iceberg" else None, evolve=True)
+    first, second = pa.table({"id": [1], "a": [1]}), pa.table({"id": [2], "A": [2]})
+
+    def commit(rows: Any, number: int) -> None:
+        batch = Batch("q", number)
+        if kind == "iceberg":
+            iceberg.commit_files(settings, rows.schema, write(iceberg.files_root(settings), rows), batch=batch)
+        else:
+            delta.commit_files(settings, rows.schema, write(settings.path, rows), batch=batch, overwrite=False)
+
+    commit(first, 0)
+    with pytest.raises(InvalidRequest, match=r"column 'A' is 'a' there; rename it in a step, as in A AS a, or leave"):
+        commit(second, 1)
+    with pytest.raises(InvalidRequest, match="columns 'B' and 'b' are one column to a table; rename or leave out one"):
+        commit(pa.table({"B": [1], "b": [1]}), 1)
+
+    assert rows_of(settings) == [{"id": 1, "a": 1}]
+
+
+FOREIGN = {
+    "void": pa.nulls(1),
+    "interval day to second": pa.array([1], pa.duration("us")),
+    "array<void>": pa.array([[None]], pa.list_(pa.null())),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_type_that_no_table_has_is_refused_in_a_sentence(kind: str, tmp_path: Path) -> None:
+    settings = TableSettings("iceberg", str(tmp_path), table="s.t", evolve=True)
+
+    for batch_id, rows in enumerate((pa.table({"x": FOREIGN[kind]}), pa.table({"id": [1], "x": FOREIGN[kind]}))):
+        with pytest.raises(InvalidRequest) as refusal:
+            iceberg.commit_files(settings, rows.schema, [], batch=Batch("q", batch_id))
+        said = f"column 'x' is {kind}, which tables do not have; convert in a step, as in cast(x AS string)"
+        assert said in str(refusal.value)
+        first = pa.table({"id": [1]})
+        files = write(iceberg.files_root(settings), first)
+        iceberg.commit_files(settings, first.schema, files, batch=Batch("other", batch_id))
 
 
 def test_an_iceberg_batch_that_is_committed_again_is_added_once(tmp_path: Path) -> None:

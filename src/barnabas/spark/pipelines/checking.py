@@ -14,6 +14,7 @@ from barnabas.spark.pipelines.document import Document
 from barnabas.spark.pipelines.model import (
     DeltaSink,
     FilesSource,
+    IcebergSink,
     JdbcSource,
     Parse,
     PipelineModel,
@@ -162,6 +163,8 @@ class _Rules:
             yield self._problem(path, f"format {parse.format} needs one of 'schema' and 'schema_file'")
         if parse.confluent and parse.format != "avro":
             yield self._problem((*path, "confluent"), "only for Avro")
+        if parse.tombstone_keys and parse.format == "raw":
+            yield self._problem((*path, "tombstone_keys"), "only for JSON and Avro")
         if parse.schema_file is not None and self._document.file is not None:
             file = FilePath(self._document.file).parent / parse.schema_file
             if not file.is_file():
@@ -183,7 +186,7 @@ class _Rules:
             seen.add(name)
             if sink.from_ is not None:
                 yield from self._check_view(sink.from_, (*path, "from"))
-            if isinstance(sink, DeltaSink) and sink.merge is not None and sink.mode == "complete":
+            if isinstance(sink, DeltaSink | IcebergSink) and sink.merge is not None and sink.mode == "complete":
                 yield self._problem((*path, "mode"), "complete output cannot be merged")
             if isinstance(sink, TopicSink) and sink.sync_groups:
                 yield from self._check_sync(sink, path)

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 from barnabas.core.errors import InvalidRequest
 from barnabas.spark.pipelines.parsing import ERROR_HEADERS
 from barnabas.spark.pipelines.pipeline import Pipeline
+from barnabas.spark.tables.settings import DELETE_COLUMN
 
 Format: TypeAlias = Literal["json", "avro", "raw"]
 TableFormat: TypeAlias = Literal["delta", "parquet", "iceberg"]
@@ -37,10 +38,8 @@ def archive(  # noqa: PLR0913 - one for each choice of the file
     parse = _parse(format, schema, schema_file, confluent=confluent, checks=checks)
     moment = time or ("timestamp" if parse is None else "_timestamp")
     steps = [{"name": "dated", "sql": f"SELECT *, date({moment}) AS date FROM records"}]
-    sink: dict[str, Any] = {"name": "archive", "type": table_format, "path": table, "partition_by": ["date"]}
-    if table_format == "iceberg":
-        sink["warehouse"] = sink.pop("path")
-        sink["table"] = iceberg_table or f"archive.{topic.replace('.', '_')}"
+    sink = {"name": "archive", **_table(table, table_format, iceberg_table or f"archive.{topic.replace('.', '_')}")}
+    sink["partition_by"] = ["date"]
     if evolve:
         sink["evolve"] = True
     return _pipeline(f"archive-{topic}", _source(topic, parse, common), steps, [sink], common, dead_letters)
@@ -95,6 +94,10 @@ def cdc(  # noqa: PLR0913 - one for each choice of the file
     delete: str | None = None,
     columns: Sequence[str] = (),
     remember_deletions: str | None = None,
+    tombstone_order: Sequence[str] = (),
+    table_format: Literal["delta", "iceberg"] = "delta",
+    iceberg_table: str | None = None,
+    evolve: bool = False,
     dead_letters: str | None = None,
     **common: Any,
 ) -> Pipeline:
@@ -103,24 +106,61 @@ def cdc(  # noqa: PLR0913 - one for each choice of the file
     The newest is the one with the greatest `order_by` (columns of the schema), else the last in its partition. `delete`
     is a condition on an event, such as "op = 'd'"; for `remember_deletions` an older event that comes later does not
     bring the row back. `columns` are those to keep; default: all of the schema.
+
+    A record with a key and no value deletes its key too. It has no `order_by`: `tombstone_order` says what stands for
+    each, such as "_timestamp". Without that, tombstones are passed over if there is `delete` (the event before each was
+    the deletion), and are dead letters if not.
     """
+    if tombstone_order and len(tombstone_order) != len(order_by):
+        raise InvalidRequest("tombstone_order needs as many expressions as order_by has columns")
     parse = _parse(format or "json", schema, schema_file, confluent=confluent, checks=checks)
     assert parse is not None
     # An event without a key can be neither found again nor put anywhere.
     parse["checks"] = [*(f"{key} IS NOT NULL" for key in keys), *checks]
+    deletes = [f"coalesce({delete}, false)"] if delete else []
+    has_tombstones = not order_by or bool(tombstone_order)
+    if has_tombstones or delete:
+        parse["tombstone_keys"] = list(keys)
+    if has_tombstones:
+        deletes.insert(0, "_tombstone")
     order = list(order_by) or ["_offset"]
-    kept = ", ".join(dict.fromkeys([*keys, *columns, *order])) if columns else None
-    shape = kept or "* EXCEPT (_key, _topic, _partition, _timestamp, _headers)"
-    shape = f"{shape}, coalesce({delete}, false) AS _deleted" if delete else shape
-    steps = [{"name": "changes", "sql": f"SELECT {shape} FROM records"}]
+    hidden = ["_tombstone"] if "tombstone_keys" in parse else []
+    shape = _changed_columns(keys, columns, order, hidden, dict(zip(order_by, tombstone_order, strict=False)))
+    shape += f", {' OR '.join(deletes)} AS {DELETE_COLUMN}" if deletes else ""
+    passed_over = " WHERE NOT _tombstone" if delete and not has_tombstones else ""
+    steps = [{"name": "changes", "sql": f"SELECT {shape} FROM records{passed_over}"}]
     merge: dict[str, Any] = {"keys": list(keys), "order_by": order}
-    if delete:
+    if deletes:
         # In the order of their offsets the events of a key cannot be late: there is nothing to remember, and a key
         # that is in another partition now, where offsets are lower, is not to be taken for one.
         remembered = remember_deletions or (None if order_by else "0 days")
-        merge |= {"delete": "_deleted", **_given(remember_deletions=remembered)}
-    sink = {"name": "table", "type": "delta", "path": table, "merge": merge}
+        merge |= {"delete": DELETE_COLUMN, **_given(remember_deletions=remembered)}
+    sink = {"name": "table", **_table(table, table_format, iceberg_table or f"cdc.{topic.replace('.', '_')}")}
+    sink |= {"merge": merge, **_given(evolve=evolve or None)}
     return _pipeline(f"cdc-{topic}", _source(topic, parse, common), steps, [sink], common, dead_letters)
+
+
+def _changed_columns(
+    keys: Sequence[str],
+    columns: Sequence[str],
+    order: Sequence[str],
+    hidden: Sequence[str],
+    of_tombstones: Mapping[str, str],
+) -> str:
+    """What is kept of an event, as a list for SELECT; of a tombstone, the order is as given."""
+    ordered = [f"if(_tombstone, {expression}, {name}) AS {name}" for name, expression in of_tombstones.items()]
+    if columns:
+        plain = [name for name in dict.fromkeys([*keys, *columns, *order]) if name not in of_tombstones]
+        return ", ".join([*plain, *ordered])
+    left_out = ["_key", "_topic", "_partition", "_timestamp", "_headers", *hidden, *of_tombstones]
+    return ", ".join([f"* EXCEPT ({', '.join(left_out)})", *ordered])
+
+
+def _table(path: str, table_format: str, iceberg_table: str) -> dict[str, Any]:
+    """The keys of a sink that say which table it is."""
+    if table_format == "iceberg":
+        return {"type": "iceberg", "warehouse": path, "table": iceberg_table}
+    return {"type": table_format, "path": path}
 
 
 def mirror(

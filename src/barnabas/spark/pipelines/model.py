@@ -61,6 +61,13 @@ class Parse(_Struct, frozen=True, kw_only=True):
     checks: Annotated[list[Text], Meta(description="SQL conditions that a good row meets.")] = []
     column: Annotated[Text, Meta(description="The column with the bytes.")] = "value"
     confluent: Annotated[bool, Meta(description="Skip the five bytes of a schema registry before the value.")] = False
+    tombstone_keys: Annotated[
+        list[Text],
+        Meta(
+            description="Columns that a record without a value takes from its key, which is a JSON object, or the text "
+            "of the one column. There is a column _tombstone then; checks are not made of such rows."
+        ),
+    ] = []
 
 
 class TopicSource(_Struct, frozen=True, kw_only=True, tag="topic", tag_field="type"):
@@ -213,6 +220,7 @@ class IcebergSink(_Sink, frozen=True, kw_only=True, tag="iceberg", tag_field="ty
     partition_by: list[Text] = []
     evolve: Annotated[bool, Meta(description="Add columns that the table does not have.")] = False
     catalog: Annotated[dict[str, str], Meta(description="PyIceberg's properties of another catalog.")] = {}
+    merge: Merge | None = None
     mode: OutputMode = "append"
 
 

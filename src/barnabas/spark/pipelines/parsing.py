@@ -13,6 +13,7 @@ from barnabas.core.errors import InvalidRequest
 from barnabas.spark.pipelines.json_documents import MARK, read_json
 from barnabas.spark.pipelines.model import Parse
 from barnabas.spark.pipelines.problems import part
+from barnabas.spark.pipelines.tombstone_rows import TOMBSTONE, with_tombstones
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -53,6 +54,10 @@ def split(frame: "DataFrame", parse: Parse, *, base: Path, pipeline: str) -> Spl
         raise InvalidRequest(f"no column {parse.column!r} to parse; the columns are {', '.join(frame.columns)}")
     with part("schema" if parse.schema_file is None else "schema_file"):
         parsed = _parse(frame, parse, read_schema(parse, base))
+    if parse.tombstone_keys:
+        with part("tombstone_keys"):
+            names = parse.tombstone_keys
+            parsed = with_tombstones(parsed, names, value=parse.column, parsed=_PARSED, error=_ERROR)
     checked = _check(parsed, parse.checks)
     good = _good_columns(checked.where(F.col(_ERROR).isNull()), parse)
     return Split(good, _dead_letters(checked.where(F.col(_ERROR).isNotNull()), parse, pipeline))
@@ -83,10 +88,12 @@ def _check(frame: "DataFrame", checks: Sequence[str]) -> "DataFrame":
     seen = frame.select("*", *(F.col(f"{_PARSED}.`{name}`").alias(name) for name in names if name not in frame.columns))
     # A field that is named as a column of the record is not seen by its name beside that column, but by its struct.
     error: Column = F.col(_ERROR)
+    exempt = F.col(TOMBSTONE) if TOMBSTONE in frame.columns else F.lit(False)
     for index, check in enumerate(checks):
         with part("checks", index):
             _refuse_no_condition(seen, check)
-        error = F.coalesce(error, F.when(~F.coalesce(F.expr(check), F.lit(False)), F.lit(f"fails the check: {check}")))
+        fails = ~(exempt | F.coalesce(F.expr(check), F.lit(False)))
+        error = F.coalesce(error, F.when(fails, F.lit(f"fails the check: {check}")))
     return seen.withColumn(_ERROR, error).select(*frame.columns)
 
 

@@ -162,29 +162,8 @@ def _type_of(frame: "DataFrame", text: str) -> str:
 
 
 def _into_delta(sink: DeltaSink, frame: "DataFrame", places: Places) -> tuple["DataFrame", Writer]:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    settings = TableSettings(
-        "delta",
-        places.resolve(sink.path),
-        partition_by=tuple(sink.partition_by),
-        evolve=sink.evolve,
-        merge_keys=tuple(sink.merge.keys) if sink.merge else (),
-        merge_order=tuple(sink.merge.order_by) if sink.merge else (),
-        remember_deletions_ms=duration_ms(sink.merge.remember_deletions) if sink.merge and sink.merge.delete else 0,
-    )
-    with part("partition_by"):
-        _refuse_missing(frame, settings.partition_by)
-    with part("merge", "keys"):
-        _refuse_missing(frame, settings.merge_keys)
-    with part("merge", "order_by"):
-        _refuse_missing(frame, settings.merge_order)
-    check_fits(settings, frame)
-    if sink.merge is not None and sink.merge.delete is not None:
-        with part("merge", "delete"):
-            _ = frame.where(sink.merge.delete).columns
-        frame = frame.withColumn(DELETE_COLUMN, F.coalesce(F.expr(sink.merge.delete), F.lit(False)))
-    return frame, _table_writer(settings, sink.mode)
+    settings = TableSettings("delta", places.resolve(sink.path), evolve=sink.evolve, **_layout(sink))
+    return _into_table(sink, settings, frame)
 
 
 def _into_iceberg(sink: IcebergSink, frame: "DataFrame", places: Places) -> tuple["DataFrame", Writer]:
@@ -194,13 +173,39 @@ def _into_iceberg(sink: IcebergSink, frame: "DataFrame", places: Places) -> tupl
         "iceberg",
         places.resolve(sink.warehouse),
         table=sink.table,
-        partition_by=tuple(sink.partition_by),
         evolve=sink.evolve,
         catalog=dict(sink.catalog),
+        **_layout(sink),
     )
+    return _into_table(sink, settings, frame)
+
+
+def _layout(sink: DeltaSink | IcebergSink) -> dict[str, Any]:
+    merge = sink.merge
+    return {
+        "partition_by": tuple(sink.partition_by),
+        "merge_keys": tuple(merge.keys) if merge else (),
+        "merge_order": tuple(merge.order_by) if merge else (),
+        "remember_deletions_ms": duration_ms(merge.remember_deletions) if merge and merge.delete else 0,
+    }
+
+
+def _into_table(
+    sink: DeltaSink | IcebergSink, settings: TableSettings, frame: "DataFrame"
+) -> tuple["DataFrame", Writer]:
+    from pyspark.sql import functions as F  # noqa: N812
+
     with part("partition_by"):
         _refuse_missing(frame, settings.partition_by)
-    check_fits(settings, frame)
+    with part("merge", "keys"):
+        _refuse_missing(frame, settings.merge_keys)
+    with part("merge", "order_by"):
+        _refuse_missing(frame, settings.merge_order)
+    check_fits(settings, frame.drop(DELETE_COLUMN))
+    if sink.merge is not None and sink.merge.delete is not None:
+        with part("merge", "delete"):
+            _ = frame.where(sink.merge.delete).columns
+        frame = frame.withColumn(DELETE_COLUMN, F.coalesce(F.expr(sink.merge.delete), F.lit(False)))
     return frame, _table_writer(settings, sink.mode)
 
 

@@ -1,12 +1,11 @@
 """Delta tables through delta-rs (`deltalake`): one transaction for each batch, marked with query and batch."""
 
-import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from barnabas.core.errors import InvalidRequest
-from barnabas.spark.tables import fitting, steps, tombstones
-from barnabas.spark.tables.files import WrittenFile, local_path, open_filesystem, without
+from barnabas.spark.tables import fitting, merging, steps, tombstones
+from barnabas.spark.tables.files import WrittenFile, without
 from barnabas.spark.tables.identity import UNKNOWN, Batch, is_same
 from barnabas.spark.tables.settings import DELETE_COLUMN, TableSettings
 from barnabas.spark.tables.steps import Step
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable
 
-STAGING = "_barnabas_staging"
 _BATCH = "barnabas.batch"
 _TOPICS = "barnabas.topics"
 _LOOKED_AT = 100  # commits, for what was noted with the last batch
@@ -83,42 +81,12 @@ def merge_files(settings: TableSettings, schema: "pa.Schema", files: Sequence[Wr
     table = _prepare(settings, without(schema, [DELETE_COLUMN]))
     if not is_done(table, settings, batch):
         steps.reached(Step.READY, settings.path)
-        rows = newest_per_key(_read_staged(settings, files), settings)
+        rows = merging.newest_per_key(merging.read_staged(settings, files), settings)
         rows = tombstones.hold_back(rows, settings, query_id=batch.query_id, batch_id=batch.number)
         _merge(table, rows, settings, _properties(batch))
         steps.reached(Step.COMMITTED, settings.path)
-    remove_staged(settings, batch.query_id, batch.number)
+    merging.remove_staged(settings, batch.query_id, batch.number)
     steps.reached(Step.CLEARED, settings.path)
-
-
-def newest_per_key(rows: "pa.Table", settings: TableSettings) -> "pa.Table":
-    """The greatest row of each key by the columns of the order; nulls are the oldest."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    keys = pa.table(
-        [column for name in settings.merge_order for column in (pc.is_valid(rows[name]), rows[name])],
-        names=[f"{kind}{number}" for number in range(len(settings.merge_order)) for kind in ("valid", "value")],
-    )
-    rows = rows.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names]))
-    numbered = rows.append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
-    last = numbered.group_by(list(settings.merge_keys)).aggregate([("__row", "max")])["__row_max"]
-    return rows.take(last.combine_chunks())
-
-
-def staging_of(settings: TableSettings, query_id: str, batch_id: int) -> str:
-    """Where the tasks of a batch put what is to be merged."""
-    return f"{settings.path.rstrip('/')}/{STAGING}/{query_id}/{batch_id}"
-
-
-def remove_staged(settings: TableSettings, query_id: str, batch_id: int) -> None:
-    staging = staging_of(settings, query_id, batch_id)
-    local = local_path(staging)
-    if local is not None:
-        shutil.rmtree(local, ignore_errors=True)
-        return
-    filesystem, path = open_filesystem(staging)
-    filesystem.delete_dir(path)
 
 
 def fit_schema(table: "DeltaTable", settings: TableSettings, schema: "pa.Schema") -> None:
@@ -137,6 +105,7 @@ def refuse_misfits(table: "DeltaTable", settings: TableSettings, schema: "pa.Sch
     from deltalake import Schema as DeltaSchema
 
     there = {each.name: each for each in table.schema().fields}
+    fitting.refuse_columns(settings.path, list(there), schema)
     here = DeltaSchema.from_arrow(schema).fields
     arrow = fitting.plain_types(pa.schema(table.schema().to_arrow()))
     fitting.refuse_types(
@@ -208,6 +177,7 @@ def _open_or_create(settings: TableSettings, schema: "pa.Schema") -> "DeltaTable
     try:
         table: DeltaTable = deltalake.DeltaTable(settings.path)
     except deltalake.exceptions.TableNotFoundError:
+        fitting.refuse_columns(settings.path, [], schema)
         partition_by = list(settings.partition_by)
         made: DeltaTable = deltalake.DeltaTable.create(settings.path, schema, mode="ignore", partition_by=partition_by)
         steps.reached(Step.CREATED, settings.path)
@@ -227,17 +197,6 @@ def _properties(batch: Batch) -> "CommitProperties":
         ],
         custom_metadata={_BATCH: f"{batch.query_id}/{batch.number}", _TOPICS: batch.topics},
     )
-
-
-def _read_staged(settings: TableSettings, files: Sequence[WrittenFile]) -> "pa.Table":
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    tables = []
-    for each in files:
-        filesystem, path = open_filesystem(settings.path, each.path)
-        tables.append(pq.ParquetFile(path, filesystem=filesystem).read())
-    return pa.concat_tables(tables)
 
 
 def _merge(table: "DeltaTable", rows: "pa.Table", settings: TableSettings, properties: "CommitProperties") -> None:

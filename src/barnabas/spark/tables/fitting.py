@@ -27,6 +27,7 @@ def check_fits(settings: TableSettings, frame: "DataFrame") -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = table_schema(to_arrow_schema(frame.schema, timezone="UTC"))
+    refuse_columns(settings.table or settings.path, [], schema)
     try:
         if settings.format == "delta":
             _check_delta(settings, schema)
@@ -68,6 +69,41 @@ def refuse_types(table: str, misfits: Mapping[str, tuple[str, str]]) -> None:
             f"the rows do not fit the table {table}: {said}; "
             f"convert in a step, as in cast({name} AS {there}), or write to another table"
         )
+
+
+def refuse_columns(table: str, there: Sequence[str], schema: "pa.Schema") -> None:
+    """Refuse what no table can have, and a column that is another of the table, or of the rows, but for its case."""
+    for field in schema:
+        if _is_foreign(field.type):
+            raise InvalidRequest(
+                f"the rows do not fit the table {table}: column {field.name!r} is {type_words(field.type)}, which "
+                f"tables do not have; convert in a step, as in cast({field.name} AS string), or leave it out"
+            )
+    _refuse_case(table, there, schema.names)
+
+
+def _is_foreign(kind: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_nested(kind):
+        return any(_is_foreign(kind.field(index).type) for index in range(kind.num_fields))
+    return bool(pa.types.is_null(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind))
+
+
+def _refuse_case(table: str, there: Sequence[str], here: Sequence[str]) -> None:
+    """Say which column of the rows differs from one of the table, or from another of the rows, in case alone."""
+    known = {name.lower(): name for name in there}
+    for name in here:
+        other = known.setdefault(name.lower(), name)
+        if other == name or name in there:
+            continue
+        if other in there:
+            what = f"column {name!r} is {other!r} there; rename it in a step, as in {name} AS {other}, or leave it out"
+        else:
+            what = (
+                f"columns {other!r} and {name!r} are one column to a table; rename or leave out one of them in a step"
+            )
+        raise InvalidRequest(f"the rows do not fit the table {table}: {what}")
 
 
 def refuse_new(table: str, names: Sequence[str]) -> None:

@@ -1,19 +1,19 @@
 """Iceberg tables through PyIceberg: files are added, and query and batch noted, in one transaction of the table."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.errors import InvalidRequest
-from barnabas.spark.tables import fitting, steps
-from barnabas.spark.tables.files import WrittenFile, local_path, open_filesystem
+from barnabas.spark.tables import fitting, iceberg_merge, merging, steps, tombstones
+from barnabas.spark.tables.files import WrittenFile, local_path, open_filesystem, without
 from barnabas.spark.tables.identity import UNKNOWN, Batch, is_same
-from barnabas.spark.tables.settings import TableSettings
+from barnabas.spark.tables.settings import DELETE_COLUMN, TableSettings
 from barnabas.spark.tables.steps import Step
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyiceberg.table import Table
+    from pyiceberg.table import Table, Transaction
 
 CATALOG_FILE: Final = "catalog.db"
 _PROPERTY: Final = "barnabas.batch."
@@ -39,7 +39,31 @@ def open_catalog(settings: TableSettings) -> Any:
 
 
 def commit_files(settings: TableSettings, schema: "pa.Schema", files: Sequence[WrittenFile], *, batch: Batch) -> None:
-    """Add files to the table, once; again and again if others change the table meanwhile, but not for ever."""
+    """Add files to the table, once."""
+
+    def add(_table: "Table", transaction: "Transaction") -> None:
+        transaction.add_files([_uri(files_root(settings), each.path) for each in files], check_duplicate_files=False)
+
+    _commit(settings, schema, batch, add)
+
+
+def merge_files(settings: TableSettings, schema: "pa.Schema", files: Sequence[WrittenFile], *, batch: Batch) -> None:
+    """Upsert the rows of staged files, the newest of each key, once; then remove the files."""
+
+    def merge(table: "Table", transaction: "Transaction") -> None:
+        rows = merging.newest_per_key(merging.read_staged(settings, files), settings)
+        rows = tombstones.hold_back(rows, settings, query_id=batch.query_id, batch_id=batch.number)
+        iceberg_merge.merge(table, transaction, rows, settings)
+
+    _commit(settings, without(schema, [DELETE_COLUMN]), batch, merge)
+    merging.remove_staged(settings, batch.query_id, batch.number)
+    steps.reached(Step.CLEARED, settings.path)
+
+
+def _commit(
+    settings: TableSettings, schema: "pa.Schema", batch: Batch, change: Callable[["Table", "Transaction"], None]
+) -> None:
+    """Change the table, once; again and again if others change it meanwhile, but not for ever."""
     from pyiceberg.exceptions import CommitFailedException
 
     for left in reversed(range(_ATTEMPTS)):
@@ -49,7 +73,7 @@ def commit_files(settings: TableSettings, schema: "pa.Schema", files: Sequence[W
             return
         steps.reached(Step.READY, settings.path)
         try:
-            _add(table, settings, files, _marks(batch))
+            _change(table, change, _marks(batch))
         except CommitFailedException:
             if not left:
                 raise
@@ -77,7 +101,7 @@ def _marks(batch: Batch) -> dict[str, str]:
     }
 
 
-def _add(table: "Table", settings: TableSettings, files: Sequence[WrittenFile], marks: dict[str, str]) -> None:
+def _change(table: "Table", change: Callable[["Table", "Transaction"], None], marks: dict[str, str]) -> None:
     """One attempt, which is refused if the table has another snapshot than the one that was looked at.
 
     PyIceberg would by itself try again with the new snapshot, and not ask whether that is this very batch, added by
@@ -86,14 +110,13 @@ def _add(table: "Table", settings: TableSettings, files: Sequence[WrittenFile], 
     properties = {**table.metadata.properties, _RETRIES: "0"}  # of this object; not those of the table
     table.metadata = table.metadata.model_copy(update={"properties": properties})
     with table.transaction() as transaction:
-        transaction.add_files([_uri(files_root(settings), each.path) for each in files], check_duplicate_files=False)
+        change(table, transaction)
         transaction.set_properties(marks)
 
 
 def files_root(settings: TableSettings) -> str:
     """Where tasks put the files of a table."""
-    assert settings.table is not None
-    return f"{settings.path.rstrip('/')}/{settings.table.replace('.', '/')}/data"
+    return f"{settings.root}/data"
 
 
 def list_files(settings: TableSettings) -> list[str]:
@@ -134,6 +157,7 @@ def _open_or_create(settings: TableSettings, schema: "pa.Schema") -> "Table":
         return table
     except NoSuchTableError:
         pass
+    fitting.refuse_columns(settings.table, [], schema)
     catalog.create_namespace_if_not_exists(settings.table.partition(".")[0])
     with catalog.create_table_transaction(settings.table, schema=schema) as transaction:
         if settings.partition_by:
@@ -156,6 +180,7 @@ def refuse_misfits(table: "Table", settings: TableSettings, schema: "pa.Schema")
     """Refuse rows that the table cannot have; the columns that it lacks, where they may be added."""
     there = {each.name: each for each in fitting.plain_types(table.schema().as_arrow())}
     name = f"{settings.table} in {settings.path}"
+    fitting.refuse_columns(name, list(there), schema)
     fitting.refuse_types(
         name,
         {

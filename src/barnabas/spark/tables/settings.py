@@ -27,6 +27,12 @@ class TableSettings:
     max_files_per_trigger: int = 64
     checkpoint: str | None = None  # of the query that writes
 
+    @property
+    def root(self) -> str:
+        """The folder of the table; of Iceberg, within the warehouse."""
+        below = "" if self.table is None else f"/{self.table.replace('.', '/')}"
+        return f"{self.path.rstrip('/')}{below}"
+
     def to_options(self) -> dict[str, str]:
         return {"settings": dumps(asdict(self))}
 

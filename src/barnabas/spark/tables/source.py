@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from pyspark.sql.types import StructType
 
 from barnabas.spark.checkpoints import source_offsets
-from barnabas.spark.tables import delta, iceberg, steps
+from barnabas.spark.tables import delta, iceberg, merging, steps
 from barnabas.spark.tables.files import PartFiles, WrittenFile, read_batches, table_schema
 from barnabas.spark.tables.fitting import plain_types
 from barnabas.spark.tables.identity import Batch, fingerprint
@@ -158,11 +158,11 @@ class _TwoPhases:
         query_id, batch_id = _identity(context)
         prefix = ""
         root = self._settings.path
-        if self._settings.format == "iceberg":
+        if self._settings.merge_keys:
+            prefix = f"{merging.STAGING}/{query_id}/{batch_id}/"
+            root = merging.staging_of(self._settings, query_id, batch_id)
+        elif self._settings.format == "iceberg":
             root = iceberg.files_root(self._settings)
-        elif self._settings.merge_keys:
-            prefix = f"{delta.STAGING}/{query_id}/{batch_id}/"
-            root = delta.staging_of(self._settings, query_id, batch_id)
         files = PartFiles(
             root,
             self._arrow_schema(),
@@ -185,10 +185,10 @@ class _TwoPhases:
         source = source_offsets(settings.checkpoint, number)
         row_count = sum(each.rows for each in files)
         batch = Batch(told[0].query_id, number, fingerprint(source.digest, row_count), source.topics)
-        if settings.format == "iceberg":
+        if settings.merge_keys:
+            (iceberg if settings.format == "iceberg" else delta).merge_files(settings, schema, files, batch=batch)
+        elif settings.format == "iceberg":
             iceberg.commit_files(settings, schema, files, batch=batch)
-        elif settings.merge_keys:
-            delta.merge_files(settings, schema, files, batch=batch)
         else:
             delta.commit_files(settings, schema, files, batch=batch, overwrite=self._overwrite)
 

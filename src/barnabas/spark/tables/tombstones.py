@@ -10,8 +10,9 @@ Tombstones that are older than the settings say are forgotten.
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from barnabas.spark.tables import merging
 from barnabas.spark.tables.files import open_filesystem
 from barnabas.spark.tables.settings import DELETE_COLUMN, TableSettings
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 FOLDER: Final = "_barnabas_tombstones"
 _DELETED_MS: Final = "__deleted_ms"
-_ROW: Final = "__row"
 _MOST_FILES: Final = 32
 
 
@@ -38,7 +38,7 @@ def hold_back(
     deletions = rows.filter(pc.fill_null(rows[DELETE_COLUMN], False))
     if deletions.num_rows:
         stones.add(deletions, query_id, batch_id)
-    return rows if known is None else _without_older(rows, known, settings)
+    return rows if known is None else merging.drop_rows(rows, merging.older_than(rows, known, settings))
 
 
 class _Folder:
@@ -48,7 +48,7 @@ class _Folder:
         self._settings = settings
         self._now_ms = now_ms
         self._oldest_ms = now_ms - settings.remember_deletions_ms
-        self._filesystem, self._path = open_filesystem(settings.path, FOLDER)
+        self._filesystem, self._path = open_filesystem(settings.root, FOLDER)
 
     def read(self) -> "pa.Table | None":
         """All that is remembered; files in which everything is forgotten are removed."""
@@ -106,31 +106,6 @@ class _Folder:
         _sync(f"{full}.unfinished")
         os.replace(f"{full}.unfinished", full)
         _sync(self._path)
-
-
-def _without_older(rows: "pa.Table", stones: "pa.Table", settings: TableSettings) -> "pa.Table":
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    keys, order = list(settings.merge_keys), list(settings.merge_order)
-    numbers = pa.array(range(rows.num_rows), pa.int64())
-    sought = rows.select(keys).append_column(_ROW, numbers)
-    orders = [f"__order{number}" for number in range(len(order))]
-    stones = pa.table([stones[name] for name in (*keys, *order)], names=[*keys, *orders])
-    # Only what is compared goes through the join: it does not know every type that a row may have.
-    met = sought.join(stones, keys=keys, join_type="inner")
-    theirs = rows.take(met[_ROW])
-    older = pc.invert(_not_older([theirs[name] for name in order], [met[name] for name in orders]))
-    return rows.filter(pc.invert(pc.is_in(numbers, met[_ROW].filter(older).combine_chunks())))
-
-
-def _not_older(new: list[Any], old: list[Any]) -> Any:
-    """As of two rows of the table: column by column, and what has no order is older."""
-    import pyarrow.compute as pc
-
-    newer = pc.or_(pc.is_null(old[0]), pc.fill_null(pc.greater(new[0], old[0]), False))
-    equal = pc.fill_null(pc.equal(new[0], old[0]), False)
-    return pc.or_(newer, pc.and_(equal, _not_older(new[1:], old[1:])) if new[1:] else equal)
 
 
 def _sync(path: str) -> None:

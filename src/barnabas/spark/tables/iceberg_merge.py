@@ -1,0 +1,73 @@
+"""An upsert into an Iceberg table: the rows of the keys that a batch has are read, and written anew as they are to be.
+
+That is copy on write: files with such rows are written again without them, and readers need know nothing of deletes.
+"""
+
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from barnabas.spark.tables import merging
+from barnabas.spark.tables.fitting import plain_types
+from barnabas.spark.tables.settings import DELETE_COLUMN, TableSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table, Transaction
+
+
+def merge(table: "Table", transaction: "Transaction", rows: "pa.Table", settings: TableSettings) -> None:
+    """Merge rows, one for each key, into a transaction of the table; those that are older than the table's are not."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    touched = _touched(rows, settings.merge_keys)
+    found = table.scan(row_filter=touched).to_arrow()
+    found = found.cast(plain_types(found.schema))
+    rows = merging.drop_rows(rows, merging.older_than(rows, found, settings))
+    if not rows.num_rows:
+        return
+    if DELETE_COLUMN in rows.column_names:
+        kept = rows.filter(pc.invert(pc.fill_null(rows[DELETE_COLUMN], False)))
+    else:
+        kept = rows
+    others = merging.drop_rows(found, _of_keys(found, rows, settings.merge_keys))
+    result = pa.concat_tables([others, _as_in(kept, found.schema)])
+    if found.num_rows:
+        transaction.overwrite(result, overwrite_filter=touched)
+    elif result.num_rows:
+        transaction.append(result)
+
+
+def _touched(rows: "pa.Table", keys: tuple[str, ...]) -> "BooleanExpression":
+    """A condition that all rows of the table with a key of these meet; of several columns, others may meet it too."""
+    from pyiceberg import expressions
+
+    is_in: Any = expressions.In  # whose hints are those of its fields, not of its arguments
+    condition: BooleanExpression = expressions.AlwaysTrue()
+    for name in keys:
+        values: list[Any] = rows[name].unique().drop_null().to_pylist()
+        # Of dates and times PyIceberg takes the text.
+        literals = {each.isoformat() if isinstance(each, date) else each for each in values}
+        condition = expressions.And(condition, is_in(name, literals))
+    return condition
+
+
+def _of_keys(rows: "pa.Table", others: "pa.Table", keys: tuple[str, ...]) -> "pa.Array":
+    """The numbers of the rows whose key one of the others has."""
+    import pyarrow as pa
+
+    numbered = rows.select(list(keys)).append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
+    met = numbered.join(others.select(list(keys)), keys=list(keys), join_type="left semi")
+    return met["__row"].combine_chunks()
+
+
+def _as_in(rows: "pa.Table", schema: "pa.Schema") -> "pa.Table":
+    """In the columns and types of the table; what the rows do not have is null."""
+    import pyarrow as pa
+
+    columns = [
+        rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
