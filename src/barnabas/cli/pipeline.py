@@ -148,12 +148,13 @@ def status(file: File, as_json: AsJson = False) -> None:
                 "-" if committed_s is None else _ago(committed_s),
                 "-" if query is None or not query.sink else query.sink,
                 "-" if query is None else query.rows_written,
+                "-" if query is None else query.duplicates + query.late,
                 "-" if query is None else round(query.rows_per_second),
                 _lag(pipeline, name),
                 "-" if query is None or query.error is None else query.error,
             )
         )
-    columns = ("query", "state", "last batch", "done", "sink", "rows written", "rows read/s", "lag", "error")
+    columns = ("query", "state", "last batch", "done", "sink", "rows written", "dropped", "rows read/s", "lag", "error")
     if as_json:
         output.print_json([dict(zip(columns, row, strict=True)) for row in rows])
         return

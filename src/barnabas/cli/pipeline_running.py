@@ -159,14 +159,15 @@ def _lines() -> Callable[["PipelineProgress"], None]:
 
 
 def _table(progress: "PipelineProgress") -> "RenderableType":
-    """A row for each query; where its sink is named only if there is room for that."""
-    columns = ["query", "sink", "batch", "rows written", "rows read/s", "lag", "ms per batch", "watermark"]
+    """A row for each query; rows dropped only if there are, and where its sink is named only if there is room."""
+    columns = ["query", "sink", "batch", "rows written", "dropped", "rows read/s", "lag", "ms per batch", "watermark"]
     rows = [
         [
             query.name,
             _cut(query.sink) or "-",
             "-" if query.batch_id < 0 else str(query.batch_id),
             f"{query.rows_written:,}",
+            f"{query.duplicates + query.late:,}",
             f"{query.rows_per_second:,.0f}",
             "-" if query.lag is None else f"{query.lag:,}",
             f"{query.batch_ms:,}",
@@ -175,12 +176,18 @@ def _table(progress: "PipelineProgress") -> "RenderableType":
         for query in progress.queries.values()
     ]
     width = layout.terminal_width()
+    if not any(query.duplicates or query.late for query in progress.queries.values()):
+        _leave_out("dropped", columns, rows)
     if layout.fit_columns(columns, rows, width) is None:
-        at = columns.index("sink")
-        for each in (columns, *rows):
-            del each[at]
+        _leave_out("sink", columns, rows)
     is_number = [name not in ("query", "sink", "watermark") for name in columns]
     return layout.render(columns, rows, is_number, width, title=f"{progress.name}: {progress.state}")
+
+
+def _leave_out(name: str, columns: list[str], rows: list[list[str]]) -> None:
+    at = columns.index(name)
+    for each in (columns, *rows):
+        del each[at]
 
 
 def _cut(text: str) -> str:

@@ -330,17 +330,21 @@ def test_aggregate_in_update_mode_upserts_open_windows(
     assert [json.loads(record.value or b"")["revenue"] for record in read_all(target)] == [1.0, 3.0]
 
 
-def test_dedupe_keeps_the_first_of_each_key(
+def test_dedupe_keeps_the_first_of_each_key_and_counts_what_it_drops(
     spark: Any, common: dict[str, Any], make_topic: MakeTopic, client: "Bus", read_all: ReadAll
 ) -> None:
     topic, target = make_topic(), make_topic()
     dedupe = jobs.dedupe(topic, target, within="1 hour", **common)
-    for values in (["a", "b"], ["a", "c"]):
+    done = []
+    for values, at_ms in ((["a", "b", "b"], NOON_MS), (["a", "a", "c"], NOON_MS + 1000), (["z"], NOON_MS - DAY_MS)):
         for value in values:
-            client.send(topic, value, key=value, timestamp_ms=NOON_MS).result(10)
-        dedupe.run(spark, once=True)
+            client.send(topic, value, key=value, timestamp_ms=at_ms).result(10)
+        done.append(dedupe.run(spark, once=True))
 
     assert sorted(record.value or b"" for record in read_all(target)) == [b"a", b"b", b"c"]
+    counts = [each.queries["dedupe"] for each in done]
+    assert [(each.rows_written, each.duplicates, each.late) for each in counts] == [(2, 1, 0), (1, 2, 0), (0, 0, 1)]
+    assert done[1].summary().startswith("dedupe 1 row written (2 duplicates dropped) up to batch")
 
 
 def test_enrich_adds_the_columns_of_a_table_as_it_is_at_each_batch(

@@ -24,14 +24,17 @@ ROWS_WRITTEN: Final = "barnabas_rows_written"  # the metric that a query of ours
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
     """One query in this run. `rows_written` were given to its sink by batches that are done; `rows` were read for that,
-    bad ones included. `batch_id` is its last batch, -1 before the first. `lag` is how many offsets of its topics came
-    after what it had reached when it last said so, None before that, and where it reads no topics.
+    bad ones included. `duplicates` and `late` were left out on the way, as having come before, or behind the watermark.
+    `batch_id` is its last batch, -1 before the first. `lag` is how many offsets of its topics came after what it had
+    reached when it last said so, None before that, and where it reads no topics.
     """
 
     name: str
     batch_id: int = -1
     rows: int = 0
     rows_written: int = 0
+    duplicates: int = 0
+    late: int = 0
     rows_per_second: float = 0.0
     batch_ms: int = 0
     offsets: str = ""
@@ -55,6 +58,8 @@ class QueryProgress:
             batch_id=batch_id,
             rows=self.rows + int(_of_all_sources(report, "numInputRows")),
             rows_written=self.rows_written + _rows_written(report),
+            duplicates=self.duplicates + _of_operators(report, "numDroppedDuplicateRows"),
+            late=self.late + _of_operators(report, "numRowsDroppedByWatermark"),
             rows_per_second=float(_of_all_sources(report, "processedRowsPerSecond")),
             batch_ms=int(durations.get("triggerExecution", 0)),
             offsets="; ".join(str(source["endOffset"]) for source in sources),
@@ -75,6 +80,14 @@ def _rows_written(report: Mapping[str, Any]) -> int:
     if counted is not None:
         return _only_number(counted) or 0
     return max(0, int((report.get("sink") or {}).get("numOutputRows") or 0))
+
+
+def _of_operators(report: Mapping[str, Any], name: str) -> int:
+    """What the operators with state have counted, all together: by themselves, or as their own kind of metric."""
+    counted = 0
+    for operator in report.get("stateOperators") or []:
+        counted += int(operator.get(name) or (operator.get("customMetrics") or {}).get(name) or 0)
+    return counted
 
 
 def _only_number(value: Any) -> int | None:
@@ -126,7 +139,13 @@ class PipelineProgress:
 
 def _summary(query: QueryProgress) -> str:
     rows = "1 row" if query.rows_written == 1 else f"{query.rows_written:,} rows"
-    return f"{query.name} {rows} written" + ("" if query.batch_id < 0 else f" up to batch {query.batch_id}")
+    left_out = [("duplicate" if query.duplicates == 1 else "duplicates", query.duplicates), ("late", query.late)]
+    dropped = " and ".join(f"{count:,} {what}" for what, count in left_out if count)
+    return (
+        f"{query.name} {rows} written"
+        + (f" ({dropped} dropped)" if dropped else "")
+        + ("" if query.batch_id < 0 else f" up to batch {query.batch_id}")
+    )
 
 
 _SILENT_S: Final = 30.0
