@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.spark.pipelines import jobs
+from barnabas.spark.pipelines import Pipeline, PipelineError, jobs
 from barnabas.testing.embedded import EmbeddedBroker
 from tests.spark.conftest import MakeTopic
 from tests.spark.pipelines.conftest import ReadAll, ReadTable, SendJson
@@ -303,6 +303,19 @@ def test_aggregate_writes_closed_windows_into_a_topic_and_a_table(
     assert found == {"at": (3.0, 2), "de": (5.0, 1)}
     sent = {record.key: json.loads(record.value or b"") for record in read_all(target)}
     assert {key: row["revenue"] for key, row in sent.items()} == {b"at": 3.0, b"de": 5.0}
+    text = aggregate.to_yaml()
+    for other, said in {
+        text.replace(
+            "sum(amount)", "avg(amount)"
+        ): r"'to_t\w+' has the state of sum\(.*and the pipeline now needs avg\(",
+        text.replace(
+            "10 seconds", "20 seconds"
+        ): "has the state of .*, with other windows: one cannot become the other",
+        text.replace("name: to_table", "name: renamed"): "was written by a sink named 'to_table' so far",
+    }.items():
+        with pytest.raises(PipelineError, match=said):
+            Pipeline.from_yaml(other).start(spark)
+    Pipeline.from_yaml(text.replace("5 seconds", "6 seconds")).validate(spark)
 
 
 def test_aggregate_in_update_mode_upserts_open_windows(

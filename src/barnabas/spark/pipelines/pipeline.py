@@ -10,7 +10,7 @@ import msgspec
 
 from barnabas.core.errors import BarnabasError
 from barnabas.spark.connecting import close_session, connect, is_connected
-from barnabas.spark.pipelines import compiling
+from barnabas.spark.pipelines import compiling, shapes
 from barnabas.spark.pipelines.checking import check_document
 from barnabas.spark.pipelines.claiming import Claim
 from barnabas.spark.pipelines.document import Document, as_document, parse_document
@@ -18,6 +18,7 @@ from barnabas.spark.pipelines.model import PipelineModel, TopicSource
 from barnabas.spark.pipelines.problems import PipelineError, Problem
 from barnabas.spark.pipelines.progress import PipelineProgress
 from barnabas.spark.pipelines.running import RunningPipeline
+from barnabas.spark.pipelines.shapes import Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,13 +98,24 @@ class Pipeline:
         topics.check_topics(self.model, self._surroundings, topics.PATIENCE_S)
 
     def validate(self, spark: "SparkSession | None" = None) -> None:
-        """Raise `PipelineError` if Spark would refuse it: SQL, columns, types, and whether rows fit their tables.
+        """Raise `PipelineError` if Spark would refuse it: SQL, columns, types, and whether rows fit their tables
+        and the queries their checkpoints.
 
         Without Spark only its structure is checked, and that was done when it was made. Topics: see `check_topics`.
         """
         if spark is not None:
-            for query in compiling.compile_pipeline(self.model, self._surroundings, spark):
-                close_session(query.frame.sparkSession)
+            queries = compiling.compile_pipeline(self.model, self._surroundings, spark)
+            try:
+                self._check_shapes(queries)
+            finally:
+                for query in queries:
+                    close_session(query.frame.sparkSession)
+
+    def _check_shapes(self, queries: list[compiling.Query]) -> dict[str, Shape]:
+        """Raise `PipelineError` if a checkpoint is one of something else; what the queries are to have there."""
+        found = shapes.shapes_of(self.model, self._surroundings, queries)
+        shapes.check_shapes(self.model, self._surroundings, self.checkpoint, found)
+        return found
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
@@ -136,7 +148,9 @@ class Pipeline:
         try:
             check_topics(self.model, self._surroundings, START_PATIENCE_S)
             queries = compiling.compile_pipeline(self.model, self._surroundings, spark or self.session())
+            found = self._check_shapes(queries)
             create_topics(self.model, self._surroundings)
+            shapes.write_shapes(self.checkpoint, found)
             trigger = "available_now" if once else self.model.trigger
             companions = [GroupSync(each) for each in mirrored_topics(self.model, self._surroundings.bootstrap)]
             running = RunningPipeline(self.name, self.checkpoint, on_close=self._claim.release)
