@@ -37,7 +37,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def started(folder: Path, name: str, *command: str, port: int | None = None, says: str = "") -> Iterator[None]:
+def started(
+    folder: Path, name: str, *command: str, port: int | None = None, says: str = "", env: dict[str, str] | None = None
+) -> Iterator[None]:
     """One of the commands of Spark, at work: it listens on the port, or has said something."""
     log = folder / f"{name}.log"
     with log.open("wb") as out:
@@ -46,7 +48,7 @@ def started(folder: Path, name: str, *command: str, port: int | None = None, say
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env=environment(),
+            env=environment() if env is None else env,
             cwd=folder,
             start_new_session=True,
         )
@@ -62,7 +64,7 @@ def started(folder: Path, name: str, *command: str, port: int | None = None, say
         process.wait()
 
 
-def attempt(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def attempt(folder: Path, *command: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """A command up to its end."""
     return subprocess.run(
         command,
@@ -70,7 +72,7 @@ def attempt(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        env=environment(),
+        env=environment() if env is None else env,
         cwd=folder,
         timeout=RUN_TIMEOUT_S,
     )

@@ -10,6 +10,19 @@ Traceback (most recent call last):
 {raised}
 \tat org.apache.spark.Thing.run(Thing.scala:1)
 """
+DAEMON = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times, most recent failure: Lost task 0.3
+in stage 0.0 (TID 3) (127.0.0.1 executor 0): org.apache.spark.SparkException:
+Error from python worker:
+  /usr/bin/python: Error while finding module specification for 'barnabas.spark.worker_daemon' (ModuleNotFoundError: \
+No module named 'barnabas')
+PYTHONPATH was:
+  /opt/spark/python
+org.apache.spark.SparkException: EOFException occurred while reading the port number from barnabas.spark.worker_daemon's
+"""
+NOT_THERE = (
+    "the Python of Spark's workers does not have barnabas: install it there, in the Python that PYSPARK_PYTHON names, "
+    "or send it along; docs/spark.md says how"
+)
 JAVA = """An error occurred while calling o97.load.
 : {}
 \tat org.apache.spark.Thing.run(Thing.scala:1)
@@ -29,6 +42,10 @@ JAVA = """An error occurred while calling o97.load.
         (JAVA.format("java.lang.ClassNotFoundException: a.B"), "there is no class a.B: bring its JAR by spark.jars"),
         (JAVA.format("java.sql.SQLException: No suitable driver"),
          "no JDBC driver is there for this URL: see that it is right, and bring the JAR by spark.jars"),
+        (DAEMON, NOT_THERE),
+        (WALL.format(raised="ModuleNotFoundError: No module named 'barnabas'"), NOT_THERE),
+        (WALL.format(raised="ModuleNotFoundError: No module named 'numba'"),
+         "the Python of Spark's workers has no module 'numba': install it there, or send it along"),
         ("", "failed"),
     ],
 )  # fmt: skip
