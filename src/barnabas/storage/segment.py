@@ -226,9 +226,14 @@ class Segment(ReadableSegment):
 
     def note_batch(self, position: int, header: BatchHeader) -> None:
         """A scan found the next batch to be good."""
+        indexes = self._indexes
         assert position == self._size
+        assert indexes is not None
         last_offset = header.base_offset + header.last_offset_delta
-        self._note(self._active_indexes(), position, last_offset, header.max_timestamp)
+        if 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET:  # recovery does this for every batch
+            indexes.note(position, last_offset, header.max_timestamp)
+        else:
+            self._note(indexes, position, last_offset, header.max_timestamp)  # says what is wrong
         self._size = position + header.batch_length + LOG_OVERHEAD
 
     def truncate(self, position: int, *, end_offset: int) -> None:
