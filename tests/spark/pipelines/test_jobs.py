@@ -178,8 +178,9 @@ def test_cdc_keeps_the_newest_of_each_key_and_removes_what_was_deleted(
 
 
 def test_cdc_by_an_order_of_its_own_does_not_bring_back_what_was_deleted(
-    spark: Any, common: dict[str, Any], topic: str, send_json: SendJson, read_table: ReadTable, tmp_path: Path
-) -> None:
+    spark: Any, common: dict[str, Any], topic: str, client: "Bus", send_json: SendJson, read_table: ReadTable,
+    tmp_path: Path,
+) -> None:  # fmt: skip
     def event(key: int, at: int | None, op: str = "u") -> dict[str, Any]:
         return {"id": key, "at": at, "op": op}
 
@@ -191,14 +192,18 @@ def test_cdc_by_an_order_of_its_own_does_not_bring_back_what_was_deleted(
         order_by=["at"],
         delete="op = 'd'",
         columns=["at"],
+        tombstone_order=["unix_millis(_timestamp)"],
         **common,
     )
+    send_json(topic, [event(4, 5), event(5, 9)])
     send_json(topic, [event(1, 5), event(2, 5), event(3, 5, "d"), event(3, 4), event(1, 7, "d")])
     cdc.run(spark, once=True)
-    send_json(topic, [event(1, 6), event(1, None), event(2, 4), event(3, 6)])
+    for key in "45":
+        client.send(topic, None, key=key, timestamp_ms=8).result(10)
+    send_json(topic, [event(1, 6), event(1, None), event(2, 4), event(3, 6), event(4, 7)])
     cdc.run(spark, once=True)
 
-    assert sorted((row["id"], row["at"]) for row in read_table(tmp_path / "table")) == [(2, 5), (3, 6)]
+    assert sorted((row["id"], row["at"]) for row in read_table(tmp_path / "table")) == [(2, 5), (3, 6), (5, 9)]
 
 
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])

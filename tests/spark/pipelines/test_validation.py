@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 'barnabas[spark]'")
 
 from barnabas.cli.pipeline import app
+from barnabas.core.errors import InvalidRequest
 from barnabas.spark.pipelines import Pipeline, PipelineError, jobs
 from barnabas.spark.pipelines.document import parse_document
-from barnabas.spark.pipelines.model import DeltaSink, TopicSink, duration_ms
+from barnabas.spark.pipelines.model import DeltaSink, TopicSink, TopicSource, duration_ms
 from barnabas.spark.pipelines.problems import Position
 from barnabas.spark.pipelines.schema import schema_text
 
@@ -225,6 +226,21 @@ def test_deletions_are_remembered_where_events_can_be_late() -> None:
     assert remembered(order_by=["at"]) == "7 days"
     assert remembered(order_by=["at"], remember_deletions="1 hour") == "1 hour"
     assert duration_ms("90 minutes") == 5_400_000
+
+
+def test_tombstones_without_an_order_are_passed_over_or_dead_but_never_lost() -> None:
+    def made(**given: Any) -> tuple[str, list[str]]:
+        model = jobs.cdc("t", "/x", keys=["a"], schema="a long, at long", **given).model
+        source = model.sources[0]
+        assert isinstance(source, TopicSource)
+        assert source.parse is not None
+        return model.steps[0].sql or "", source.parse.tombstone_keys
+
+    assert made(order_by=["at"], delete="a > 5")[0].endswith("FROM records WHERE NOT _tombstone")
+    assert made(order_by=["at"])[1] == [], "a row without a key, and so a dead letter"
+    assert "_tombstone OR coalesce(a > 5, false) AS __delete" in made(delete="a > 5")[0]
+    with pytest.raises(InvalidRequest, match="as many expressions as order_by has columns"):
+        made(order_by=["at"], tombstone_order=["1", "2"])
 
 
 MIRROR = """\
