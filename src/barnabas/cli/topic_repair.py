@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -17,6 +17,21 @@ if TYPE_CHECKING:
     from barnabas.storage.repair import Finding, RecordCheck
 
 NATIVE_FROM_BYTES = 32 * 1024 * 1024  # below that, loading numba takes longer than it saves
+
+_MEANINGS: Final = {  # of giving up records of an internal topic
+    "__cluster_metadata": (
+        "giving up records of the metadata takes back changes of the cluster: a topic that they created is deleted "
+        "with all its records at the next start, and if later changes build on them the node does not start"
+    ),
+    "__consumer_offsets": (
+        "giving up records of __consumer_offsets takes back commits of groups: their consumers read again from an "
+        "older offset, or from where auto.offset.reset says"
+    ),
+    "__transaction_state": (
+        "giving up records of __transaction_state takes back steps of transactions: one may stay open until it is "
+        "ended with barnabas txn abort"
+    ),
+}
 
 
 def repair(
@@ -37,11 +52,22 @@ def repair(
     """
     directory = _directory(data_dir)
     with _locked(directory, is_needed=not dry_run):
-        findings = [finding for each in _partitions(directory, name, partition) for finding in _find(directory, each)]
-        _show(name, findings, as_json=as_json)
+        missing = _missing(directory, name, partition)
+        for each, end_offset in missing:
+            output.warn(
+                f"{directory}/{each} is missing, with its records up to offset {end_offset}: this command cannot bring "
+                "them back; restore the directory from a backup"
+            )
+        present = _partitions(directory, name, partition, is_needed=not missing)
+        findings = [finding for each in present for finding in _find(directory, each)]
+        _show(name, findings, as_json=as_json, is_whole=not missing)
+        lost = sum(not finding.is_restored for finding in findings)
+        if lost and name in _MEANINGS:
+            output.warn(
+                f"{_MEANINGS[name]}. Restore {name} from a backup if there is one; if not, copy {directory} first"
+            )
         if not findings or dry_run:
             return
-        lost = sum(not finding.is_restored for finding in findings)
         confirm(f"Give up the records of {lost} batch(es) of {name}? The bytes are kept in .quarantine files.", yes=yes)
         _repair(findings)
     if not as_json:
@@ -72,7 +98,23 @@ def _locked(directory: str, *, is_needed: bool) -> Iterator[None]:
         lock.release()
 
 
-def _partitions(directory: str, topic: str, partition: int | None) -> list["TopicPartition"]:
+def _missing(directory: str, topic: str, partition: int | None) -> list[tuple["TopicPartition", int]]:
+    """Partitions that something was synced of, and that have no directory."""
+    from barnabas.runtime.disk import OsDisk
+    from barnabas.storage.checkpoints import Checkpoints
+
+    checkpoints = Checkpoints(OsDisk(), directory)
+    return [
+        (each, checkpoints.recovery_point(each))
+        for each in sorted(checkpoints.partitions())
+        if each.topic == topic
+        and partition in (None, each.partition)
+        and checkpoints.recovery_point(each) > checkpoints.log_start(each)
+        and not Path(directory, str(each)).exists()
+    ]
+
+
+def _partitions(directory: str, topic: str, partition: int | None, *, is_needed: bool) -> list["TopicPartition"]:
     from barnabas.core.errors import UnknownTopicOrPartition
     from barnabas.runtime.disk import OsDisk
     from barnabas.storage.names import parse_partition
@@ -81,7 +123,7 @@ def _partitions(directory: str, topic: str, partition: int | None) -> list["Topi
     found = sorted(
         each for each in names if each is not None and each.topic == topic and partition in (None, each.partition)
     )
-    if not found:
+    if not found and is_needed:
         wanted = topic if partition is None else f"{topic}-{partition}"
         raise UnknownTopicOrPartition(f"{directory} has no files of {wanted}")
     return found
@@ -103,7 +145,7 @@ def _check_for(size: int) -> "RecordCheck | None":
     return load_kernel()
 
 
-def _show(name: str, findings: list["Finding"], *, as_json: bool) -> None:
+def _show(name: str, findings: list["Finding"], *, as_json: bool, is_whole: bool) -> None:
     if as_json:
         output.print_json(
             [
@@ -121,7 +163,7 @@ def _show(name: str, findings: list["Finding"], *, as_json: bool) -> None:
             ]
         )
     elif not findings:
-        output.say(f"topic {name}: everything can be read")
+        output.say(f"topic {name}: everything {'' if is_whole else 'that is there '}can be read")
     else:
         rows = [
             (

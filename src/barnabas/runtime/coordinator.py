@@ -174,8 +174,8 @@ class Coordinator(ABC, Generic[E]):
         log.error(
             "the %s of %s cannot be loaded, and whoever asks for them is told that their coordinator is not available: "
             "%s. Stop the node and restore the directory %s from a backup, or give up what cannot be read with "
-            "barnabas topic repair %s",
-            *(self.WHAT, name, error, name, name.topic),
+            "barnabas topic repair %s --data-dir %s",
+            *(self.WHAT, name, error, name, name.topic, self.partition.data_dir_path),
         )
         self.close(CoordinatorNotAvailable(f"the {self.WHAT} of {name} cannot be loaded: {error}"))
 

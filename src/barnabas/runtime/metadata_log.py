@@ -34,6 +34,7 @@ from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Log
 from barnabas.storage.metadata_loading import LoadedMetadata, load_metadata
 from barnabas.storage.metadata_snapshot import SnapshotId
+from barnabas.storage.recovery import metadata_missing
 from barnabas.storage.truncate import delete_before
 
 T = TypeVar("T")
@@ -129,10 +130,15 @@ class MetadataLog:
 
         Blocks: for the start, before the loop serves. Damage that no snapshot makes up for is `CorruptLog`.
         """
+        directory, has_others = f"{data_dir.path}/{METADATA_PARTITION}", data_dir.has_others(METADATA_PARTITION)
+        if has_others and not data_dir.disk.exists(directory):
+            raise metadata_missing(directory, "is missing")
         log = data_dir.create_log(METADATA_PARTITION, METADATA_LOG_CONFIG)
         log.config = METADATA_LOG_CONFIG  # whoever opened it may not have known what it is
         with data_dir.health.guarded():
             loaded = load_metadata(log)
+        if has_others and log.end_offset == 0:
+            raise metadata_missing(directory, "is empty")
         return cls(
             log,
             loaded,

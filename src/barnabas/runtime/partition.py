@@ -132,6 +132,11 @@ class Partition:
     def has_log(self) -> bool:
         return self._log is not None
 
+    @property
+    def data_dir_path(self) -> str:
+        """The data directory that its files are in."""
+        return self._logs.data_dir.path
+
     def find_log(self) -> Log | None:
         """The log to read from; None while nothing was ever written. Refused where there is one that cannot be read."""
         if self._log is not None:

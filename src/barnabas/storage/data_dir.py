@@ -87,6 +87,12 @@ class DataDir:
             with self.health.sparing():
                 self.checkpoints.write()
 
+    def has_others(self, partition: TopicPartition) -> bool:
+        """Whether there are directories of other partitions than this one."""
+        with self.health.guarded():
+            names = self._disk.list_dir(self.path)
+        return any(found not in (None, partition) for found in map(parse_partition, names))
+
     def _open_missing(self, config_of: Callable[[TopicPartition], LogConfig]) -> Iterator[RecoveryReport]:
         """See to partitions whose directory is gone. One that was empty goes on where it ended. Any other is not an
         empty one: what was synced there is missing, and it must not begin anew at 0.

@@ -33,6 +33,14 @@ def parent_of(path: str) -> str:
     return parent or slash or "."
 
 
+def repair_command(path: str) -> str:
+    """The command that steps over what is damaged in a segment file."""
+    directory = parent_of(path)
+    partition = parse_partition(directory.rpartition("/")[2])
+    topic = "TOPIC" if partition is None else partition.topic
+    return f"barnabas topic repair {topic} --data-dir {parent_of(directory)}"
+
+
 def deleted_dir(directory: str, number: int) -> str:
     """A partition directory on its way out. The name does not grow with that of its topic, which may be as long as a
     name can be; and no topic's directory has it, for those end in digits.

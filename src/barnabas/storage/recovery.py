@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.core.errors import CorruptLog
+from barnabas.core.metadata.names import METADATA_TOPIC
 from barnabas.core.model import NO_PRODUCER_ID, TopicPartition
 from barnabas.core.replica.leader_epochs import EpochStart, LeaderEpochs
 from barnabas.core.replica.producers import ProducerStates
@@ -73,6 +74,14 @@ def open_log(
                 f"{directory} cannot be opened: {error}. Something else is where its files should be, or they belong "
                 "to somebody else: stop the node, put that right or restore the directory from a backup, and start it"
             ) from error
+
+
+def metadata_missing(directory: str, what: str) -> CorruptLog:
+    """The metadata cannot be given up: with none, every partition would be one of a topic that was deleted."""
+    return CorruptLog(
+        f"{directory} {what}: it says which topics there are, and nothing here can be used without it. Restore the "
+        "directory from a backup and start the node again; or, to begin with nothing, name another data directory"
+    )
 
 
 class _Opening:
@@ -155,6 +164,8 @@ class _Opening:
         return found
 
     def _missing(self, what: str) -> CorruptLog:
+        if self._partition.topic == METADATA_TOPIC:
+            return metadata_missing(self._directory, what)
         return CorruptLog(
             f"{self._directory} {what}, but was synced up to offset {self._recovery_point}: its records are missing. "
             "Stop the node, restore the directory from a backup and start the node again. To go on without its "
@@ -165,7 +176,7 @@ class _Opening:
     def _accept_loss(self, report: RecoveryReport) -> None:
         """Have an empty log go on where the lost one ended, if an operator says so: no offset is given twice."""
         marker = f"{self._directory}/{ACCEPT_LOSS}"
-        if not self._disk.exists(marker):
+        if not self._disk.exists(marker) or self._partition.topic == METADATA_TOPIC:
             raise self._missing("has no segments")
         self._log_start = self._recovery_point
         self._context.checkpoints.set_log_start(self._partition, self._log_start)

@@ -31,6 +31,7 @@ from barnabas.core.records.batch import (
 )
 from barnabas.storage.disk import File
 from barnabas.storage.flipped_bit import flipped_byte
+from barnabas.storage.names import repair_command
 
 SECTOR_SIZE: Final = 512
 WINDOW: Final = 8 * 1024
@@ -51,6 +52,7 @@ class BadBatch(Exception):
 
     def __init__(self, path: str, position: int, *, is_torn: bool, reason: str) -> None:
         super().__init__(f"{path} at position {position}: {reason}")
+        self.path = path
         self.position = position
         self.is_torn = is_torn
         self.reason = reason
@@ -58,7 +60,7 @@ class BadBatch(Exception):
     def as_corrupt_log(self) -> CorruptLog:
         return CorruptLog(
             f"{self}. The data before it is intact; restore the file from a replica or a backup, or stop the node and "
-            "run: barnabas topic repair"
+            f"run: {repair_command(self.path)}"
         )
 
 

@@ -1,6 +1,7 @@
 """`barnabas topic repair` on real files: what it shows, what it asks, and what it leaves."""
 
 import json
+import shutil
 import stat
 import sys
 from pathlib import Path
@@ -93,6 +94,23 @@ def test_what_is_not_there_is_said(damaged: Path, capsys: pytest.CaptureFixture[
     assert exit_code_of(app, "topic", "repair", "orders", "--data-dir", str(damaged / "none"), "--yes") == 1
     assert not (damaged / "none").exists()
     assert exit_code_of(app, "topic", "repair", "orders", "--data-dir", str(damaged), "--partition", "7", "-y") == 1
+
+
+def test_a_partition_whose_directory_is_missing_is_named(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("sound-0", "orders-0"):
+        shutil.move(damaged / name, damaged / f"{name}.elsewhere")
+    assert exit_code_of(app, "topic", "repair", "sound", "--data-dir", str(damaged), "--dry-run") == 0
+    said = capsys.readouterr()
+    assert f"{damaged}/sound-0 is missing, with its records up to offset 3" in said.err
+    assert said.out == "topic sound: everything that is there can be read\n"
+
+
+def test_it_says_what_giving_up_metadata_means(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.move(damaged / "orders-0", damaged / "__cluster_metadata-0")
+    assert exit_code_of(app, "topic", "repair", "__cluster_metadata", "--data-dir", str(damaged), "--dry-run") == 0
+    said = capsys.readouterr().err
+    assert "a topic that they created is deleted with all its records" in said
+    assert f"copy {damaged} first" in said
 
 
 def test_what_it_says_is_wrapped_between_words_on_a_terminal(

@@ -203,7 +203,7 @@ def test_a_poisoned_log_is_not_compacted_and_the_others_are(caplog: pytest.LogCa
         run_world(scenario)
     (line,) = lines(caplog, "barnabas.compaction")
     assert "poisoned-0 is not compacted any more" in line
-    assert "barnabas topic repair" in line
+    assert "barnabas topic repair poisoned --data-dir /data" in line
 
 
 def test_a_log_whose_first_header_is_damaged_ends_neither_compaction_nor_retention(

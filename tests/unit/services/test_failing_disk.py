@@ -114,6 +114,6 @@ def test_a_bit_that_flips_far_below_the_end_is_found_though_nobody_reads_it(capl
 
         (line,) = errors(caplog)
         assert "t-0 is damaged from offset 0 on" in line
-        assert "barnabas topic repair t" in line
+        assert "barnabas topic repair t --data-dir " in line
 
     run_world(scenario)

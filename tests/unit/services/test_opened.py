@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from barnabas.core.errors import CorruptLog
 from barnabas.testing.disk import SimulatedDisk
 from tests.unit.edge.kafka.support import create, produce, serving
 
@@ -41,3 +42,42 @@ def test_a_lost_directory_is_never_taken_for_an_unused_one_in_silence(
     else:
         assert [each for each in said if "recovery-point-offset-checkpoint is missing; every log is" in each] != []
         assert [each for each in said if "taken for ones that were never used: t-1, t-2. If one was" in each] != []
+
+
+async def refused(disk: SimulatedDisk) -> str:
+    """Why a node does not start."""
+    with pytest.raises(ExceptionGroup) as refusal:
+        async with serving(disk=disk):
+            pass
+    (error,) = refusal.value.exceptions
+    assert isinstance(error, CorruptLog)
+    return str(error)
+
+
+@pytest.mark.parametrize("has_recovery_points", [True, False])
+@pytest.mark.parametrize("is_emptied", [False, True])
+def test_partitions_are_not_taken_for_those_of_deleted_topics_when_the_metadata_is_lost(
+    has_recovery_points: bool, is_emptied: bool
+) -> None:
+    async def main() -> None:
+        disk = await used()
+        metadata = "/data/__cluster_metadata-0"
+        disk.rename(metadata, "/data/elsewhere")
+        if is_emptied:
+            disk.make_dir(metadata)
+            disk.open(f"{metadata}/accept-data-loss", create=True)
+        if not has_recovery_points:
+            disk.remove("/data/recovery-point-offset-checkpoint")
+        for _ in range(2):
+            said = await refused(disk)
+            assert said.startswith(metadata)
+            assert "Restore the directory from a backup" in said
+            assert "accept-data-loss" not in said
+            disk.restart()
+        assert "00000000000000000000.log" in disk.list_dir(LOST)
+        if not is_emptied:
+            disk.rename("/data/elsewhere", metadata)
+            async with serving(disk=disk) as broker:
+                assert broker.served.get_partition("t", 1).log.end_offset == 1
+
+    asyncio.run(main())

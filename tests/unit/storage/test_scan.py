@@ -181,3 +181,8 @@ def test_what_the_checksum_does_not_cover_is_seen_by_the_next_batch_only() -> No
 )
 def test_the_longest_share_of_zeros(data: bytes, position: int, share: int) -> None:
     assert zero_share(data, position) == share
+
+
+def test_the_advice_of_a_damaged_log_is_a_whole_command() -> None:
+    bad = BadBatch("/var/lib/b/my-topic-12/00000000000000000000.log", 3, is_torn=False, reason="r")
+    assert str(bad.as_corrupt_log()).endswith("run: barnabas topic repair my-topic --data-dir /var/lib/b")

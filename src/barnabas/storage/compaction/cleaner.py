@@ -20,6 +20,7 @@ from barnabas.storage.compaction.key_map import Engine, KeyMap, make_key_map
 from barnabas.storage.compaction.output import CleanedSegment, Output, output_files
 from barnabas.storage.compaction.transactions import Transactions
 from barnabas.storage.disk import Disk, File
+from barnabas.storage.names import repair_command
 from barnabas.storage.offset_index import MAX_RELATIVE_OFFSET
 from barnabas.storage.readable_segment import SegmentGone
 from barnabas.storage.scan import BadBatch, FoundBatch, scan_batches, walk_headers
@@ -254,5 +255,5 @@ def _first_position(source: Source, file: File, offset: int) -> int:
 def _corrupt(source: Source, batch: FoundBatch, error: BarnabasError) -> CorruptLog:
     return CorruptLog(
         f"{source.segment.log_path} at position {batch.position} cannot be compacted: {error}. To step over the batch, "
-        "stop the node and run: barnabas topic repair"
+        f"stop the node and run: {repair_command(source.segment.log_path)}"
     )
