@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bench.maven import kafka_jars
 from bench.measure import Row, compare_rounds, rate, scratch_directory, seconds
 from bench.served import Served, served
+from bench.spark_scale import ScaleBench
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +22,9 @@ ROUNDS = 3
 OURS, THEIRS = "barnabas", "kafka"
 SIZES = {100: 2_000_000, 1_000: 400_000}
 LATENCY_S = 8.0
+PARTITIONS = 4_000
+QUERIES = 20
+IDLE_S = 12.0
 
 
 def rows(*, quick: bool) -> Iterator[Row]:
@@ -36,6 +40,9 @@ def rows(*, quick: bool) -> Iterator[Row]:
                 yield from measured.read_rows(size, count // scale)
             yield from measured.write_rows(400_000 // scale)
             yield measured.latency_row(LATENCY_S / (4 if quick else 1))
+            at_scale = ScaleBench(spark, broker.bootstrap, scratch, has_peer=bool(jars))
+            yield at_scale.partitions_row(PARTITIONS // scale, batches=2 if quick else 7)
+            yield at_scale.idle_row(QUERIES // (4 if quick else 1), for_s=IDLE_S / (4 if quick else 1))
     finally:
         spark.stop()
 
