@@ -251,4 +251,8 @@ def _reasons(name: str, doing: str) -> Iterator[None]:
     except (InvalidTopic, PolicyViolation) as refusal:
         if not name.startswith("__"):
             raise
-        raise type(refusal)(f"cannot {doing}: the broker keeps its groups or transactions in it") from refusal
+        way = "; to do so all the same, start it with internal.topics.alter.enable=true"
+        raise type(refusal)(
+            f"cannot {doing}: the broker keeps its groups or transactions in it"
+            f"{way if isinstance(refusal, PolicyViolation) else ', and no setting allows that'}"
+        ) from refusal

@@ -17,6 +17,7 @@ from barnabas.core.errors import (
     BarnabasError,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    CorruptLog,
     InvalidProducerEpoch,
     InvalidTxnState,
     NotCoordinator,
@@ -171,11 +172,16 @@ class Coordinator(ABC, Generic[E]):
 
     def _give_up_loading(self, error: BarnabasError) -> None:
         name = self.partition.name
+        advice = ""
+        if not isinstance(error, CorruptLog):  # which says what to do
+            advice = (
+                f". Stop the node and restore the directory {name} from a backup, or give up what cannot be read with: "
+                f"barnabas topic repair {name.topic} --data-dir {self.partition.data_dir_path}"
+            )
         log.error(
             "the %s of %s cannot be loaded, and whoever asks for them is told that their coordinator is not available: "
-            "%s. Stop the node and restore the directory %s from a backup, or give up what cannot be read with "
-            "barnabas topic repair %s --data-dir %s",
-            *(self.WHAT, name, error, name, name.topic, self.partition.data_dir_path),
+            "%s%s",
+            *(self.WHAT, name, error, advice),
         )
         self.close(CoordinatorNotAvailable(f"the {self.WHAT} of {name} cannot be loaded: {error}"))
 
