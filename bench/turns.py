@@ -153,6 +153,13 @@ def _requests(broker: Served) -> float:
     return took
 
 
+def _commits(broker: Served) -> float:
+    client = RawClient(broker.bootstrap)
+    client.create_topic(groups.TOPIC)
+    client.close()
+    return asyncio.run(groups.commit_many(broker, 5_000))
+
+
 def _append(tree: Path) -> float:
     environ = {**os.environ, "PYTHONPATH": f"{tree / 'src'}:{tree}"}
     done = subprocess.run(
@@ -173,7 +180,7 @@ WORK: dict[str, tuple[str, Work]] = {
     "consume-100": ("os", _consume(100, 2_000_000)),
     "consume-1000": ("os", _consume(1000, 300_000)),
     "requests": ("os", _requests),
-    "commits": ("fsync", lambda broker: asyncio.run(groups.commit_many(broker, 5_000))),
+    "commits": ("fsync", _commits),
     "transactions-1": ("os", lambda broker: transactions.commit_many(broker, 1, 300)),
     "transactions-10": ("os", lambda broker: transactions.commit_many(broker, 10, 60)),
 }

@@ -5,7 +5,7 @@ From version 4 on, which brokers use among themselves, of many transactions at o
 As Kafka does it: when one of them cannot be, none is. The broker's own topics are not for clients to write to.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.core.errors import (
@@ -89,7 +89,7 @@ def _codes(errors: Mapping[TopicPartition, BarnabasError | None]) -> Codes:
     return {name: 0 if error is None else error.kafka_code for name, error in errors.items()}
 
 
-async def _topics(topics: Iterable[Any], codes: Codes) -> Sequence[Values]:
+async def _topics(topics: Sequence[Any], codes: Codes) -> Sequence[Values]:
     told = await over_partitions(
         topics,
         lambda topic: topic.partitions,

@@ -1,6 +1,6 @@
 """Going over what a request names, in turns with everything else: there may be a hundred thousand of it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from barnabas.runtime.turns import PER_TURN, in_turns
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 async def over_partitions(
-    topics: Iterable[Any],
+    topics: Sequence[Any],
     partitions_of: Callable[[Any], Sequence[Any]],
     look: Callable[[Any, Any], T],
     *,
@@ -19,6 +19,8 @@ async def over_partitions(
 
     Between two partitions anything may happen: `look` keeps nothing of what it found before.
     """
+    if len(topics) <= per_turn and sum(len(partitions_of(topic)) for topic in topics) < per_turn:
+        return [(topic, [look(topic, each) for each in partitions_of(topic)]) for topic in topics]
     found: list[tuple[Any, list[T]]] = []
     places = ((topic, each) for topic in topics for each in (None, *partitions_of(topic)))  # None begins a topic
     async for topic, each in in_turns(places, per_turn=per_turn):

@@ -9,6 +9,7 @@ from barnabas.services.broker import Broker
 from barnabas.wire.apis import FETCH
 from tests.unit.edge.kafka.calling import Caller, batch
 from tests.unit.edge.kafka.fetching.support import fill, values_in
+from tests.unit.edge.kafka.producing.support import hold_flushes
 from tests.unit.edge.kafka.support import create, run
 
 VERSIONS = range(FETCH.min_version, FETCH.max_version + 1)
@@ -33,6 +34,7 @@ def test_records_that_are_not_on_disk_are_not_given_out() -> None:
     async def scenario(broker: Broker) -> None:
         await create(broker, "t")
         await fill(broker, "t", b"a")
+        hold_flushes(broker)
         broker.served.get_partition("t", 0).append(bytearray(batch(b"b")), now_ms=0)
         partition = await Caller(broker).fetched(("t", 0, 0))
         assert (partition.high_watermark, values_in(partition)) == (1, [b"a"])
