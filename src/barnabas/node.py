@@ -41,7 +41,7 @@ from barnabas.services.groups import GroupConfig, GroupService
 from barnabas.services.internal_topics import with_room_for_own
 from barnabas.services.live_config import LiveConfig
 from barnabas.services.markers import Markers
-from barnabas.services.opened import is_known, tell_damage, tell_recovery
+from barnabas.services.opened import is_known, tell_damage, tell_recovery, tell_strays
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.served import ServedTopics
@@ -312,6 +312,7 @@ class Node:
         tell_damage(broker.served, data_dir)
         strays = [name for name in (*data_dir.logs, *data_dir.unreadable) if not is_known(broker.served, name)]
         if strays:
+            tell_strays(strays)
             data_dir.leftovers += data_dir.delete_strays(strays)
         for failure in data_dir.leftovers:
             log.warning("files of a deleted topic cannot be removed (%s); remove them by hand", failure)

@@ -1,6 +1,6 @@
 """What an operator is told of a data directory that was opened: what was recovered, what is damaged or missing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -46,6 +46,11 @@ def tell_damage(served: ServedTopics, data_dir: DataDir) -> None:
         log.error("%s; its copy is used, and it is written anew", data_dir.checkpoints.damage)
 
 
+def tell_strays(strays: Sequence[TopicPartition]) -> None:
+    """Say which partitions are removed because no topic has them."""
+    log.warning("these partitions belong to no topic, and are removed: %s", _listed(strays))
+
+
 def is_known(served: ServedTopics, name: TopicPartition) -> bool:
     """Whether this is a partition of the metadata, or of a topic that there is."""
     topic = served.by_name.get(name.topic)
@@ -65,10 +70,13 @@ def _tell_absent(served: ServedTopics, data_dir: DataDir) -> None:
     every = [TopicPartition(topic.name, number) for topic in served.by_name.values() for number in topic.partitions]
     absent = sorted((name for name in every if name not in found), key=lambda name: (name.topic in COORDINATED, name))
     if absent:
-        more = f" and {len(absent) - NAMES_SHOWN} more" if len(absent) > NAMES_SHOWN else ""
         log.warning(
             "these partitions have no directory, and without recovery points they are taken for ones that were never "
-            "used: %s%s. If one was, stop the node and restore its directory from a backup",
-            ", ".join(str(name) for name in absent[:NAMES_SHOWN]),
-            more,
+            "used: %s. If one was, stop the node and restore its directory from a backup",
+            _listed(absent),
         )
+
+
+def _listed(names: Sequence[TopicPartition]) -> str:
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(str(name) for name in names[:NAMES_SHOWN]) + more

@@ -81,3 +81,17 @@ def test_partitions_are_not_taken_for_those_of_deleted_topics_when_the_metadata_
                 assert broker.served.get_partition("t", 1).log.end_offset == 1
 
     asyncio.run(main())
+
+
+def test_partitions_that_no_topic_has_are_not_removed_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        disk = await used()
+        for number in range(25):
+            disk.make_dir(f"/data/gone-{number}")
+        async with serving(disk=disk):
+            assert "gone-0" not in disk.list_dir("/data")
+
+    asyncio.run(main())
+    (said,) = [record.getMessage() for record in caplog.records if "belong to no topic" in record.getMessage()]
+    assert said.startswith("these partitions belong to no topic, and are removed: gone-0, gone-1, ")
+    assert said.endswith(" and 5 more")
