@@ -103,6 +103,7 @@ def _decoded(fetcher: Fetcher, ranges: dict[int, tuple[int, int]], names: list[s
                 end_offset=end,
                 columns=of_records or ["offset"],  # something must say how many rows there are
                 aborted=fetched.aborted,
+                verify_crc=False,  # the fetcher did
             )
             if len(batch):
                 yield _with_partition(batch, fetched.partition, names)

@@ -11,7 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from barnabas.client.errors import RecordNotFound, Unreachable, translate
+from barnabas.client.errors import RecordNotFound, Unreachable, reading_refusal, translate
+from barnabas.client.intact import Intake, Stalls, find_damage
 from barnabas.client.message import Message, from_kafka
 from barnabas.client.settings import READ_COMMITTED, Isolation, Settings
 from barnabas.client.topics import EARLIEST, LATEST, Topics
@@ -86,44 +87,49 @@ class AssignedReader:
         defaults: Mapping[str, str],
         isolation: Isolation = READ_COMMITTED,
     ) -> None:
-        self._settings = settings
         self._consumer: Consumer = settings.reader(defaults, isolation)
         self._consumer.assign([confluent_kafka.TopicPartition(*key, at) for key, at in starts.items()])
-        self.at_end: set[TopicPartition] = set()
+        self._intake = Intake(self._consumer, settings, isolation)
+        self._stalls = Stalls(settings, isolation)
+        self._paused: set[TopicPartition] = set()
+        self._partitions = tuple(starts)
+        for key, at in starts.items():
+            self._intake.expect(key, at)
+
+    @property
+    def at_end(self) -> set[TopicPartition]:
+        """The partitions that have no more for now."""
+        return self._intake.at_end
 
     def poll(self, max_count: int, timeout_s: float) -> list[Message]:
-        """Some records; `at_end` says which partitions have no more for now."""
+        """Some records; raises `DamagedBatch` after those that are before it."""
+        self._intake.check()
         try:
             # Wait for the first and take what else is there: a chunk alone would be waited for until it is full.
             first = self._consumer.poll(timeout_s)
             found = [] if first is None else [first, *self._consumer.consume(max(max_count - 1, 1), 0)]
         except KafkaException as failure:
             raise translate(failure, "read") from None
-        records = []
-        for message in found:
-            error = message.error()
-            if error is None:
-                records.append(from_kafka(message, self._settings))
-                if self.at_end:
-                    self.at_end.discard(_partition_of(message))
-            elif error.code() == KafkaError._PARTITION_EOF:
-                self.at_end.add(_partition_of(message))
-            else:
-                raise translate(error, f"read {_partition_of(message)} at offset {message.offset()}")
+        records = self._intake.take(found)
+        if records:
+            self._stalls.start_over()
+            return records
+        self._intake.check()
+        if self._stalls.is_due:
+            read = [key for key in self._partitions if key not in self._paused and key not in self.at_end]
+            self._stalls.check({key: self._intake.next_offset(key) for key in read})
         return records
 
     def pause(self, key: TopicPartition) -> None:
+        self._paused.add(key)
         self._consumer.pause([confluent_kafka.TopicPartition(*key)])
 
     def resume(self, key: TopicPartition) -> None:
+        self._paused.discard(key)
         self._consumer.resume([confluent_kafka.TopicPartition(*key)])
 
     def close(self) -> None:
         self._consumer.close()
-
-
-def _partition_of(message: Any) -> TopicPartition:
-    return TopicPartition(message.topic() or "?", message.partition())
 
 
 class Deadline:
@@ -201,6 +207,7 @@ class RecordGetter:
             end = self._topics.offsets_of([key], LATEST, committed=isolation == READ_COMMITTED)[key]
             if offset >= end:
                 raise RecordNotFound(f"{key} has no record at offset {offset}, or it is in an open transaction")
+            find_damage(self._settings, key, (offset, offset + 1), isolation)
             found = self._poll_at(topic, partition, offset, timeout_s, isolation)
         _check_found(found, key, offset)
         return from_kafka(found, self._settings)
@@ -236,6 +243,6 @@ def _check_found(found: Any, key: TopicPartition, offset: int) -> None:
     if error is not None:
         if error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise RecordNotFound(f"{key} has no record at offset {offset}: it is beyond the end or was removed")
-        raise translate(error, f"read {key} at offset {offset}")
+        raise reading_refusal(error, *key, found.offset())
     if found.offset() != offset:
         raise RecordNotFound(f"{key} has no record at offset {offset}; the next one is at {found.offset()}")

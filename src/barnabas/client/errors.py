@@ -38,6 +38,36 @@ class RecordNotFound(BarnabasError):
     kafka_code = 1
 
 
+class DamagedBatch(core_errors.CorruptRecord):
+    """A batch that is not as it was written. Nothing of it, or behind it in its partition, was handed out."""
+
+    def __init__(self, topic: str, partition: int, offset: int, why: str) -> None:
+        super().__init__(
+            f"cannot read {topic}-{partition} at offset {offset}: the batch there is damaged ({why}); "
+            f"{_repair_advice(topic)}"
+        )
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+class Unreadable(core_errors.StorageError):
+    """A partition that its broker cannot read at an offset: it is damaged there, or its files are gone."""
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        super().__init__(
+            f"cannot read {topic}-{partition} at offset {offset}: its broker cannot read it from its disk, and "
+            f"says why in its log; {_repair_advice(topic)}"
+        )
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+def _repair_advice(topic: str) -> str:
+    return f"see what can be done, where the broker runs: barnabas topic repair {topic} --data-dir DIR --dry-run"
+
+
 class DeliveryFailed(BarnabasError):
     """Records that were sent and not acknowledged, `count` of them; why, if it is known, is its `__cause__`."""
 
@@ -93,6 +123,16 @@ _LOCAL: Final[dict[int, type[BarnabasError]]] = {
     KafkaError._UNKNOWN_PARTITION: core_errors.UnknownTopicOrPartition,
     KafkaError._UNKNOWN_TOPIC: core_errors.UnknownTopicOrPartition,
 }
+# What librdkafka says of a batch with a wrong checksum, codec, format number, length or count.
+_DAMAGED: Final = frozenset(
+    {
+        KafkaError._BAD_COMPRESSION,
+        KafkaError._BAD_MSG,
+        KafkaError._NOT_IMPLEMENTED,
+        KafkaError._UNDERFLOW,
+        KafkaError.INVALID_MSG,
+    }
+)
 _CORE: Final[dict[int, type[BarnabasError]]] = {}
 for _class in vars(core_errors).values():
     if isinstance(_class, type) and issubclass(_class, BarnabasError) and _class is not BarnabasError:
@@ -110,6 +150,14 @@ def translate(error: KafkaError | KafkaException, doing: str) -> BarnabasError:
         return Unreachable(f"{message}; is a broker running at that address?")
     local = _LOCAL.get(code)
     return local(message) if local else refusal_of(code, message)
+
+
+def reading_refusal(error: KafkaError, topic: str, partition: int, offset: int | None) -> BarnabasError:
+    """The refusal that a consumer's error in a partition means."""
+    if error.code() in _DAMAGED and offset is not None and offset >= 0:
+        return DamagedBatch(topic, partition, offset, _why(error))
+    where = f"{topic}-{partition}" if partition >= 0 else "records"
+    return translate(error, f"read {where}" if offset is None or offset < 0 else f"read {where} at offset {offset}")
 
 
 def refusal_of(code: int, message: str) -> BarnabasError:

@@ -4,7 +4,8 @@ Owns who leads what, where each partition stands, and asking ahead: the next req
 works on the last answer, one per leader, so memory is bounded by one answer per leader. Reads what is committed (up
 to the last stable offset, with the aborted transactions named), or all there is. A leader that moves or a connection
 that breaks is tried again for a while; an offset that is gone is refused. That a partition does not exist is believed
-when it is said again: a broker that just started, or just came to lead it, may not know of it yet.
+when it is said again: a broker that just started, or just came to lead it, may not know of it yet. That it cannot be
+read from disk, too: another broker may be about to lead it. A damaged batch is never handed out.
 
 Must not know: records within batches, Arrow.
 """
@@ -20,10 +21,12 @@ from kio.static.primitive import i32Timedelta
 
 from barnabas.client.brokers import Address, Brokers
 from barnabas.client.connection import FETCH, LIST_OFFSETS, Connection, make
-from barnabas.client.errors import Passing, Unreachable, check
+from barnabas.client.errors import DamagedBatch, Passing, Unreachable, Unreadable, check
+from barnabas.client.intact import intact_part
 from barnabas.client.settings import Settings
-from barnabas.core.errors import BarnabasError, UnknownTopicOrPartition
-from barnabas.core.records.batch import Buffer, iter_whole_batches
+from barnabas.core.errors import BarnabasError, StorageError, UnknownTopicOrPartition
+from barnabas.core.model import TopicPartition
+from barnabas.core.records.batch import Buffer
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -41,7 +44,10 @@ _DISBELIEF_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Whole batches of one partition, perhaps with a cut one behind; records out of the range asked for may be in."""
+    """Whole batches of one partition, perhaps with a cut one behind; records out of the range asked for may be in.
+
+    The checksums of those in the range are right.
+    """
 
     partition: int
     records: Buffer
@@ -52,6 +58,8 @@ class Fetched:
 class _Position:
     next_offset: int
     end_offset: int
+    is_reached: bool = False  # by reading what is before it
+    damage: DamagedBatch | None = None  # at that offset
 
 
 class Fetcher:
@@ -64,12 +72,14 @@ class Fetcher:
         *,
         committed: bool = True,
         partition_max_bytes: int = _PARTITION_MAX_BYTES,
+        patience_s: float = _PATIENCE_S,
     ) -> None:
         self._brokers = Brokers(settings)
         self._topic = topic
         self._isolation = _READ_COMMITTED if committed else _READ_UNCOMMITTED
         self._partition_max_bytes = partition_max_bytes
         self._leaders: dict[int, Address | None] = {}
+        self._patience_s = patience_s
 
     def close(self) -> None:
         self._brokers.close()
@@ -81,7 +91,7 @@ class Fetcher:
     def offsets(self, partitions: Iterable[int], timestamp_ms: int) -> dict[int, int]:
         """The offset for a time, or for EARLIEST or LATEST, of each partition; -1 where there is none."""
         found: dict[int, int] = {}
-        patience = _Patience()
+        patience = _Patience(self._patience_s)
         wanted = list(partitions)
         while wanted:
             try:
@@ -93,10 +103,13 @@ class Fetcher:
         return found
 
     def read(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Fetched]:
-        """The batches of each partition from a start offset up to an end offset, in the order they arrive."""
+        """The batches of each partition from a start offset up to an end offset, in the order they arrive.
+
+        Raises `DamagedBatch` where one is damaged, after what is before it.
+        """
         positions = {id_: _Position(start, end) for id_, (start, end) in ranges.items() if start < end}
         under_way: dict[Connection, list[int]] = {}
-        patience = _Patience()
+        patience = _Patience(self._patience_s)
         while positions:
             answers: list[Fetched] = []
             try:
@@ -108,11 +121,14 @@ class Fetcher:
             except BarnabasError as error:
                 under_way.clear()
                 self._start_over(error, patience)
-            if answers:
-                patience = _Patience()
+            damage = [position.damage for position in positions.values() if position.damage is not None]
+            if answers or damage:
+                patience = _Patience(self._patience_s)
             elif time.monotonic() > patience.deadline:
                 raise Unreachable(f"{self._topic}: nothing to read for {_PATIENCE_S:.0f} s, before the end")
             yield from answers
+            if damage:
+                raise damage[0]
 
     def _ask_ahead(self, positions: dict[int, _Position], under_way: dict[Connection, list[int]]) -> None:
         """Send a fetch to every leader that is not answering one."""
@@ -127,18 +143,27 @@ class Fetcher:
         check(getattr(answer, "error_code", 0), "fetch")
         brought = {int(one.partition_index): one for topic in answer.responses for one in topic.partitions}
         for id_, partition in brought.items():  # all of them before any position moves: a refused answer is dropped
+            if int(partition.error_code) == StorageError.kafka_code:
+                raise Unreadable(self._topic, id_, positions[id_].next_offset)
             check(partition.error_code, f"fetch {self._topic}-{id_} at offset {positions[id_].next_offset}")
         fetched, silent = [], []
         for id_, partition in brought.items():
-            next_offset = _next_offset(partition.records or b"")
+            position = positions[id_]
+            records, next_offset, position.damage = intact_part(
+                TopicPartition(self._topic, id_),
+                partition.records or b"",
+                (position.next_offset, position.end_offset),
+                is_reached=position.is_reached,
+                high_watermark=int(partition.high_watermark),
+            )
             if next_offset is None:
-                if self._readable_end(partition) >= positions[id_].end_offset:
+                if position.damage is None and self._readable_end(partition) >= position.end_offset:
                     silent.append(id_)
                 continue
-            positions[id_].next_offset = next_offset
+            position.next_offset, position.is_reached = next_offset, True
             listed = partition.aborted_transactions or () if self._isolation == _READ_COMMITTED else ()
             aborted = tuple((int(each.producer_id), int(each.first_offset)) for each in listed)
-            fetched.append(Fetched(id_, partition.records, aborted))
+            fetched.append(Fetched(id_, records, aborted))
         # Nothing at all after a wait: what is left before the ends was compacted away.
         done = silent if not fetched else []
         for id_ in asked:
@@ -222,8 +247,9 @@ class Fetcher:
 class _Patience:
     """How long what may pass is waited for, since something last went well."""
 
-    def __init__(self) -> None:
-        self.deadline = time.monotonic() + _PATIENCE_S
+    def __init__(self, patience_s: float = _PATIENCE_S) -> None:
+        self.deadline = time.monotonic() + patience_s
+        self._patience_s = patience_s
         self._disbelief_ends: float | None = None
 
     def lasts(self, error: BarnabasError) -> bool:
@@ -231,19 +257,11 @@ class _Patience:
         if isinstance(error, (Unreachable, Passing)):
             self._disbelief_ends = None
             return now <= self.deadline
-        if not isinstance(error, UnknownTopicOrPartition):
+        if not isinstance(error, (UnknownTopicOrPartition, Unreadable)):
             return False
         if self._disbelief_ends is None:
-            self._disbelief_ends = now + _DISBELIEF_S
-        return now <= self._disbelief_ends
-
-
-def _next_offset(records: Buffer) -> int | None:
-    """The offset after the last whole batch."""
-    offset = None
-    for _, header in iter_whole_batches(records):
-        offset = header.next_offset
-    return offset
+            self._disbelief_ends = now + min(_DISBELIEF_S, self._patience_s)
+        return now < self._disbelief_ends
 
 
 def _wait_readable(connections: list[Connection]) -> list[Connection]:

@@ -8,7 +8,7 @@ see `rewindable`.
 """
 
 import contextlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import confluent_kafka
@@ -16,13 +16,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from barnabas.client.consuming import Deadline
 from barnabas.client.errors import translate
-from barnabas.client.message import Message, from_kafka
+from barnabas.client.intact import Intake, Stalls
+from barnabas.client.message import Message
 from barnabas.client.settings import READ_COMMITTED, Isolation, Settings
 from barnabas.core.model import TopicPartition
 
 Mode: TypeAlias = Literal["at-least-once", "at-most-once", "transactional"]
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 MAX_POLL_RECORDS: Final = 500
+_ASK_S: Final = 5.0
 
 # The group has given the partitions to somebody else, who reads them from the last commit.
 _LOST: Final = frozenset(
@@ -61,11 +63,12 @@ class GroupReader:
         self._max_poll_records = max_poll_records
         self._processed: dict[TopicPartition, int] = {}  # offsets that are to be committed
         self._assigned: set[TopicPartition] = set()
-        self._at_end: set[TopicPartition] = set()
-        self._settings = settings
         self._consumer: Consumer = settings.member(
             group, start, isolation=isolation, defaults=defaults, instance=instance
         )
+        self._intake = Intake(self._consumer, settings, isolation, _PASSING)
+        self._at_end = self._intake.at_end
+        self._stalls = Stalls(settings, isolation)
         self._consumer.subscribe(
             list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
@@ -102,6 +105,7 @@ class GroupReader:
             self._consumer.close()
 
     def _poll(self, count: int, timeout_s: float) -> list[Message]:
+        self._intake.check()
         try:
             first = self._consumer.poll(timeout_s)
             found = [] if first is None else [first]
@@ -109,23 +113,31 @@ class GroupReader:
                 found += self._consumer.consume(count - 1, 0)
         except KafkaException as failure:
             raise translate(failure, "read") from None
-        return [from_kafka(message, self._settings) for message in found if self._is_record(message)]
+        records = self._intake.take(found)
+        if records or not self._assigned:
+            self._stalls.start_over()
+            return records
+        self._intake.check()
+        if self._stalls.is_due:
+            self._stalls.check(self._positions(self._assigned - self._at_end))
+        return records
 
-    def _is_record(self, message: Any) -> bool:
-        error = message.error()
-        if error is None:
-            self._at_end.discard(_partition_of(message))
-            return True
-        if error.code() == KafkaError._PARTITION_EOF:
-            self._at_end.add(_partition_of(message))
-        elif error.code() not in _PASSING:
-            raise translate(error, f"read {_partition_of(message)}")
-        return False
+    def _positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where these are read on, as far as that is known."""
+        found = {key: self._intake.next_offset(key) for key in sorted(partitions)}
+        unread = [confluent_kafka.TopicPartition(*key) for key, offset in found.items() if offset < 0]
+        if unread:
+            with contextlib.suppress(KafkaException):  # the broker is away: another time
+                for each in self._consumer.committed(unread, _ASK_S):
+                    found[TopicPartition(each.topic, each.partition)] = max(each.offset, -1)
+        # Without a commit it begins at the start, where it is the first batch of all; or at the end, where is none.
+        return {key: max(offset, 0) for key, offset in found.items()}
 
     def _go_back(self, records: Sequence[Message]) -> None:
         """Nobody has seen these: read them again, unless they are somebody else's by now."""
         firsts = {(record.topic, record.partition): record.offset for record in reversed(records)}
         for key, offset in firsts.items():
+            self._intake.forget(TopicPartition(*key))
             with contextlib.suppress(KafkaException):
                 self._consumer.seek(confluent_kafka.TopicPartition(*key, offset))
 
@@ -149,7 +161,8 @@ class GroupReader:
     def _on_assign(self, _consumer: Consumer, partitions: Sequence[Any]) -> None:
         added = {TopicPartition(each.topic, each.partition) for each in partitions}
         self._assigned |= added
-        self._at_end -= added
+        for key in added:
+            self._intake.forget(key)
 
     def _on_revoke(self, _consumer: Consumer, partitions: Sequence[Any]) -> None:
         self.commit_processed()  # while they are still this member's
@@ -162,7 +175,7 @@ class GroupReader:
         for each in partitions:
             key = TopicPartition(each.topic, each.partition)
             self._assigned.discard(key)
-            self._at_end.discard(key)
+            self._intake.forget(key)
             self._processed.pop(key, None)
 
 
@@ -188,7 +201,3 @@ def read_group(
 
 def _ends_of(records: Sequence[Message]) -> dict[TopicPartition, int]:
     return {TopicPartition(record.topic, record.partition): record.offset + 1 for record in records}
-
-
-def _partition_of(message: Any) -> TopicPartition:
-    return TopicPartition(message.topic() or "?", message.partition())

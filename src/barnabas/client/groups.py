@@ -22,6 +22,7 @@ from barnabas.core.model import TopicPartition
 To: TypeAlias = Literal["earliest", "latest"] | int
 
 _NO_OFFSET: Final = -1
+_AGE_S: Final = 2.0  # a record that cannot be read has no age; what else there is to say does not wait for it
 _api: Any = kafka_admin  # its names are not exported the way type checkers ask for
 
 
@@ -190,7 +191,7 @@ class Groups:
         return PartitionLag(*key, offset, end, lag, seconds, member_id)
 
     def _age_s(self, key: TopicPartition, offset: int) -> float | None:
-        record = self._getter.find_from(*key, offset, self._timeout_s)
+        record = self._getter.find_from(*key, offset, min(self._timeout_s, _AGE_S))
         return None if record is None else max(time.time() - record.timestamp_ms / 1000, 0.0)
 
     # Parts of a reset

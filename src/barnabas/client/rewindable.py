@@ -108,6 +108,7 @@ class RewindableReader(GroupReader):
             self._back_to |= self._ask_committed()
             self._unknown = set()
         for key, offset in list(self._back_to.items()):
+            self._intake.forget(key)
             try:
                 self._consumer.seek(confluent_kafka.TopicPartition(*key, offset))
             except KafkaException as failure:

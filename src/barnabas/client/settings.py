@@ -36,6 +36,9 @@ _READER: Final = {
 }
 # A consumer whose queue is full stops fetching, for a whole second unless it is told otherwise.
 _QUICK: Final = {"fetch.queue.backoff.ms": "10"}
+# Left to itself librdkafka hands out a damaged batch as if nothing were wrong with it.
+_CHECKING: Final = {"check.crcs": "true"}
+_CONSUMER: Final = {**_QUICK, **_CHECKING}
 _MEMBER: Final = {
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
@@ -93,7 +96,7 @@ class Settings:
 
     def reader(self, defaults: Mapping[str, str] | None = None, isolation: Isolation = READ_COMMITTED) -> Consumer:
         """A consumer that is assigned its partitions and commits nothing."""
-        return self._make(Consumer, {**_QUICK, **(defaults or {})}, {**_READER, _ISOLATION: isolation})
+        return self._make(Consumer, {**_CONSUMER, **(defaults or {})}, {**_READER, _ISOLATION: isolation})
 
     def member(
         self,
@@ -108,7 +111,7 @@ class Settings:
         forced = {**_MEMBER, "group.id": group, "auto.offset.reset": start, _ISOLATION: isolation}
         if instance is not None:
             forced["group.instance.id"] = instance
-        return self._make(Consumer, {**_QUICK, **(defaults or {})}, forced)
+        return self._make(Consumer, {**_CONSUMER, **(defaults or {})}, forced)
 
     def _make(
         self, kind: Callable[..., _Handle], defaults: Mapping[str, str], forced: Mapping[str, str] | None = None

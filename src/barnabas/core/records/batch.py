@@ -173,7 +173,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     except struct.error:
         raise _too_short(buffer, position) from None
     if header[3] != MAGIC:
-        _check_magic(header.magic)
+        check_magic(header.magic)
     if header[1] < HEADER_SIZE - LOG_OVERHEAD:
         raise CorruptRecord(f"batch at position {position} claims a length of {header.batch_length} bytes")
     return header
@@ -251,7 +251,7 @@ def iter_whole_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         yield position, header
         position += header.size
     if end - position > MAGIC_AT:
-        _check_magic(buffer[position + MAGIC_AT])  # a whole batch of an old format may be that short
+        check_magic(buffer[position + MAGIC_AT])  # a whole batch of an old format may be that short
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
@@ -300,11 +300,11 @@ def seal(buffer: bytearray | memoryview, position: int, size: int) -> None:
 def _too_short(buffer: Buffer, position: int) -> CorruptRecord:
     available = max(len(buffer) - position, 0)
     if available > MAGIC_AT:
-        _check_magic(buffer[position + MAGIC_AT])
+        check_magic(buffer[position + MAGIC_AT])
     return CorruptRecord(f"{available} bytes at position {position} are too few for a batch header ({HEADER_SIZE})")
 
 
-def _check_magic(magic: int) -> None:
+def check_magic(magic: int) -> None:
     if magic in (0, 1):
         raise UnsupportedRecordFormat(
             f"record format v{magic} is not supported; use a client that writes format v2 "

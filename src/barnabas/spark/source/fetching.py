@@ -89,6 +89,7 @@ def _decoded(fetched: Fetched, start: int, end: int, layout: RowLayout) -> Itera
                 end_offset=last,
                 columns=layout.record_columns,
                 aborted=fetched.aborted,
+                verify_crc=False,  # the fetcher did
                 max_bytes=columnar.LARGEST_MAX_BYTES if is_one else _MAX_BATCH_BYTES,
             )
         except RecordTooLarge:
