@@ -87,7 +87,7 @@ class Bus:
         self._contact = Contact(self._settings, min(timeout, connect_timeout))
         admin = self._settings.admin()
         self._known_topics = Topics(admin, timeout)
-        self._producers = Producers(self._settings, self._delivery_of)
+        self._producers = Producers(self._settings, self._delivery_of, self._known_topics.max_message_bytes)
         self._partition_counts: dict[str, int] = {}
         self._round_robin = RoundRobin(self._partition_count)
         self._getter = RecordGetter(self._settings, self._known_topics)

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from barnabas.client.errors import DeliveryFailed, Unreachable, translate
 from barnabas.client.message import HeadersLike, RecordPlace, header_list
 from barnabas.client.settings import Settings
-from barnabas.core.errors import BarnabasError, InvalidConfig
+from barnabas.core.errors import BarnabasError, InvalidConfig, RecordTooLarge
 from barnabas.core.model import NO_OFFSET
 
 ANY_PARTITION: Final = -1
@@ -49,6 +49,9 @@ class Delivery(Enum):
 DEFAULTS: Final = {
     "partitioner": "murmur2_random",  # as every other client; librdkafka's own default is another hash
     "linger.ms": "5",
+    # How large a record may be, its topic says; this is what a broker takes in one request. Batches of several records
+    # are bounded by batch.size.
+    "message.max.bytes": "100000000",
     "acks": "all",
     "enable.idempotence": "true",
 }
@@ -96,8 +99,9 @@ class Sent:
 class DeliveringProducer:
     """A librdkafka producer with the thread that hands out its delivery reports."""
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, producer: Producer, limit_of: Callable[[str], int | None] = lambda _topic: None) -> None:
         self._producer = producer
+        self._limit_of = limit_of  # how many bytes a topic takes, if that can be found out
         self._changed = threading.Condition()
         self.acknowledged_count = 0
         self._failed_count = 0
@@ -130,6 +134,11 @@ class DeliveringProducer:
             except BufferError:
                 self._wait_for_room()
             except KafkaException as error:
+                if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise RecordTooLarge(
+                        f"cannot send to topic {topic!r}: a record of {_size(key) + _size(value)} bytes "
+                        "is more than the message.max.bytes of this client"
+                    ) from None
                 if has_looked or error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
                     raise translate(error, f"send to topic {topic!r}") from None
                 self._look_again(topic)
@@ -190,23 +199,42 @@ class DeliveringProducer:
                 time.sleep(_POLL_S)
 
     def _note(self, sent: Sent, error: KafkaError | None, message: Any) -> None:
+        failure = None if error is None else self._failure_of(error, message)
         with self._changed:
-            if error is None:
+            if failure is None:
                 self.acknowledged_count += 1
                 sent.settle(place=_place_of(message))
             else:
-                failure = _failure_of(error, message)
                 self._failed_count += 1
                 self._first_failure = self._first_failure or failure
                 sent.settle(error=failure)
             self._changed.notify_all()
 
+    def _failure_of(self, error: KafkaError, message: Any) -> DeliveryFailed:
+        reason = translate(error, f"deliver a record to topic {message.topic()!r}")
+        if isinstance(reason, RecordTooLarge):
+            limit = self._limit_of(message.topic())
+            size = _size(message.key()) + _size(message.value())
+            reason = RecordTooLarge(
+                f"cannot deliver a record to topic {message.topic()!r}: with {size} bytes it is too large, "
+                f"its topic's max.message.bytes is {'less' if limit is None else limit}"
+            )
+        failure = DeliveryFailed(str(reason))
+        failure.__cause__ = reason
+        return failure
+
 
 class Producers:
     """The producers of one bus, by what their topics ask for."""
 
-    def __init__(self, settings: Settings, delivery_of: Callable[[str], Delivery | None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        delivery_of: Callable[[str], Delivery | None],
+        limit_of: Callable[[str], int | None] = lambda _topic: None,
+    ) -> None:
         self._settings = settings
+        self._limit_of = limit_of
         self._delivery_of = delivery_of
         self._by_delivery: dict[Delivery | None, DeliveringProducer] = {}
         self._by_topic: dict[str, DeliveringProducer] = {}
@@ -230,7 +258,7 @@ class Producers:
                 raise BarnabasError("the bus is closed")
             if delivery not in self._by_delivery:
                 handle = self._settings.producer(DEFAULTS, settings_for(delivery))
-                self._by_delivery[delivery] = DeliveringProducer(handle)
+                self._by_delivery[delivery] = DeliveringProducer(handle, self._limit_of)
             return self._by_topic.setdefault(topic, self._by_delivery[delivery])
 
     def forget(self, topic: str) -> None:
@@ -277,8 +305,5 @@ def _place_of(message: Any) -> RecordPlace:
     )
 
 
-def _failure_of(error: KafkaError, message: Any) -> DeliveryFailed:
-    reason = translate(error, f"deliver a record to topic {message.topic()!r}")
-    failure = DeliveryFailed(str(reason))
-    failure.__cause__ = reason
-    return failure
+def _size(part: bytes | str | None) -> int:
+    return len(part.encode() if isinstance(part, str) else part or b"")

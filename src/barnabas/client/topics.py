@@ -22,6 +22,7 @@ from barnabas.core.model import TopicPartition
 TIMEOUT_S: Final = 30.0
 _APPEAR_S: Final = 10.0  # how long a new topic may take to be known everywhere
 _RETRY_S: Final = 0.05
+_LIMIT_S: Final = 3.0
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -126,18 +127,28 @@ class Topics:
         """The partitions of a topic that exists."""
         return sorted(self._topic(name).partitions)
 
+    def max_message_bytes(self, name: str) -> int | None:
+        """How large a batch of a topic may be; None if that cannot be found out soon."""
+        try:
+            return int(self._config_entries(name, _LIMIT_S)["max.message.bytes"].value)
+        except (BarnabasError, KeyError, TypeError, ValueError):
+            return None
+
     def config(self, name: str, *, timeout_s: float | None = None) -> dict[str, str]:
         """The settings that were made for this topic."""
-        doing = f"read the settings of topic {name!r}"
-        resource = _api.ConfigResource(_api.ResourceType.TOPIC, name)
-        asked = self._asking.ask(self._admin.describe_configs, [resource], doing=doing, timeout_s=timeout_s)
-        entries: dict[str, Any] = self._asking.wait(asked[resource], doing, timeout_s)
+        entries = self._config_entries(name, timeout_s)
         own = _api.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return {
             entry.name: entry.value
             for entry in entries.values()
             if getattr(entry.source, "value", entry.source) == own and entry.value is not None
         }
+
+    def _config_entries(self, name: str, timeout_s: float | None) -> dict[str, Any]:
+        doing = f"read the settings of topic {name!r}"
+        resource = _api.ConfigResource(_api.ResourceType.TOPIC, name)
+        asked = self._asking.ask(self._admin.describe_configs, [resource], doing=doing, timeout_s=timeout_s)
+        return self._asking.wait(asked[resource], doing, timeout_s)
 
     def alter(self, name: str, *, set_: Mapping[str, str] | None = None, unset: Iterable[str] = ()) -> None:
         """Give settings a value of the topic's own, or back to the broker's default."""
