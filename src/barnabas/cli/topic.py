@@ -11,7 +11,7 @@ from barnabas.cli.confirming import Yes, confirm
 from barnabas.cli.connection import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Topic, complete_topic, parse_pairs
 
 if TYPE_CHECKING:
-    from barnabas.client import TopicDetails
+    from barnabas.client import PartitionInfo, TopicDetails
 
 app = typer.Typer(name="topic", help="Create, list, describe, change and delete topics.", no_args_is_help=True)
 
@@ -68,13 +68,19 @@ def describe(name: Topic, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJ
 
 
 def _print_details(details: "TopicDetails") -> None:
-    rows = [
-        (p.partition, p.leader, _ids(p.replicas), _ids(p.in_sync), p.start_offset, p.end_offset)
-        for p in details.partitions
-    ]
+    rows = [(p.partition, p.leader, _ids(p.replicas), _ids(p.in_sync), *_offsets(p)) for p in details.partitions]
     output.print_table(("partition", "leader", "replicas", "in sync", "start offset", "end offset"), rows)
     if details.config:
         output.print_table(("setting", "value"), sorted(details.config.items()))
+    for partition in details.partitions:
+        if partition.problem is not None:
+            output.warn(partition.problem)
+
+
+def _offsets(partition: "PartitionInfo") -> tuple[int | str, int | str]:
+    if partition.problem is not None:
+        return "-", "-"
+    return partition.start_offset, partition.end_offset
 
 
 def _ids(nodes: tuple[int, ...]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from barnabas.client.bus import Bus as Bus
+    from barnabas.client.errors import DamagedBatch as DamagedBatch
     from barnabas.client.errors import DeliveryFailed as DeliveryFailed
     from barnabas.client.errors import RecordNotFound as RecordNotFound
     from barnabas.client.errors import Refused as Refused
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.client.errors import TransactionInDoubt as TransactionInDoubt
     from barnabas.client.errors import TransactionTimedOut as TransactionTimedOut
     from barnabas.client.errors import Unreachable as Unreachable
+    from barnabas.client.errors import Unreadable as Unreadable
     from barnabas.client.groups import GroupDetails as GroupDetails
     from barnabas.client.groups import GroupInfo as GroupInfo
     from barnabas.client.groups import GroupMember as GroupMember
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BarnabasError",
     "Bus",
+    "DamagedBatch",
     "Delivery",
     "DeliveryFailed",
     "GroupDetails",
@@ -81,12 +84,15 @@ __all__ = [
     "TransactionalReader",
     "UnknownTopicOrPartition",
     "Unreachable",
+    "Unreadable",
 ]
 
 _HOMES: Final = {
     "Bus": "barnabas.client.bus",
     "DeliveryFailed": "barnabas.client.errors",
     "RecordNotFound": "barnabas.client.errors",
+    "Unreadable": "barnabas.client.errors",
+    "DamagedBatch": "barnabas.client.errors",
     "Refused": "barnabas.client.errors",
     "TransactionAborted": "barnabas.client.errors",
     "TransactionFenced": "barnabas.client.errors",

@@ -52,11 +52,12 @@ class DamagedBatch(core_errors.CorruptRecord):
 
 
 class Unreadable(core_errors.StorageError):
-    """A partition that its broker cannot read at an offset: it is damaged there, or its files are gone."""
+    """A partition that its broker cannot read, at an offset or at all: it is damaged, or its files are gone."""
 
-    def __init__(self, topic: str, partition: int, offset: int) -> None:
+    def __init__(self, topic: str, partition: int, offset: int | None = None) -> None:
+        where = "" if offset is None else f" at offset {offset}"
         super().__init__(
-            f"cannot read {topic}-{partition} at offset {offset}: its broker cannot read it from its disk, and "
+            f"cannot read {topic}-{partition}{where}: its broker cannot read it from its disk, and "
             f"says why in its log; {_repair_advice(topic)}"
         )
         self.topic = topic

@@ -5,7 +5,7 @@ Owns what a caller learns about a topic. Every question has a deadline; every re
 
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,9 +15,16 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import admin as kafka_admin
 
 from barnabas.client.asking import Asking
-from barnabas.client.errors import translate
-from barnabas.core.errors import BarnabasError, InvalidTopic, PolicyViolation, TopicExists, UnknownTopicOrPartition
-from barnabas.core.model import TopicPartition
+from barnabas.client.errors import Unreadable, translate
+from barnabas.core.errors import (
+    BarnabasError,
+    InvalidTopic,
+    PolicyViolation,
+    StorageError,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
+from barnabas.core.model import NO_OFFSET, TopicPartition
 
 TIMEOUT_S: Final = 30.0
 _APPEAR_S: Final = 10.0  # how long a new topic may take to be known everywhere
@@ -46,7 +53,10 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition: who has it, and which offsets it holds (`end_offset` is the next one to be written)."""
+    """One partition: who has it, and which offsets it holds (`end_offset` is the next one to be written).
+
+    Where these cannot be found out they are -1, and `problem` says why.
+    """
 
     partition: int
     leader: int
@@ -54,6 +64,7 @@ class PartitionInfo:
     in_sync: tuple[int, ...]
     start_offset: int
     end_offset: int
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +119,21 @@ class Topics:
     def describe(self, name: str) -> TopicDetails:
         found = self._topic(name)
         ids = sorted(found.partitions)
-        starts = self.offsets(name, ids, EARLIEST)
-        ends = self.offsets(name, ids, LATEST, committed=False)
+        keys = [TopicPartition(name, id_) for id_ in ids]
+        problems: dict[TopicPartition, StorageError] = {}
+        starts = self._offsets_of(keys, EARLIEST, committed=True, unreadable=problems)
+        ends = self._offsets_of(keys, LATEST, committed=False, unreadable=problems)
         partitions = tuple(
             PartitionInfo(
                 partition=id_,
                 leader=found.partitions[id_].leader,
                 replicas=tuple(found.partitions[id_].replicas),
                 in_sync=tuple(found.partitions[id_].isrs),
-                start_offset=starts[id_],
-                end_offset=ends[id_],
+                start_offset=starts.get(key, NO_OFFSET),
+                end_offset=ends.get(key, NO_OFFSET),
+                problem=str(problems[key]) if key in problems else None,
             )
-            for id_ in ids
+            for id_, key in zip(ids, keys, strict=True)
         )
         return TopicDetails(name, partitions, self.config(name))
 
@@ -196,6 +210,22 @@ class Topics:
     def offsets_of(
         self, partitions: Iterable[TopicPartition], timestamp_ms: int, *, committed: bool = True
     ) -> dict[TopicPartition, int]:
+        """As `offsets`, of partitions of any topics; one that its broker cannot read is refused by its name."""
+        unreadable: dict[TopicPartition, StorageError] = {}
+        found = self._offsets_of(list(partitions), timestamp_ms, committed=committed, unreadable=unreadable)
+        for problem in unreadable.values():
+            raise problem
+        return found
+
+    def _offsets_of(
+        self,
+        partitions: Sequence[TopicPartition],
+        timestamp_ms: int,
+        *,
+        committed: bool,
+        unreadable: dict[TopicPartition, StorageError],
+    ) -> dict[TopicPartition, int]:
+        """The offsets of those that can be read; the others are told apart."""
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         spec = _spec_of(timestamp_ms)
         wanted = {confluent_kafka.TopicPartition(key.topic, key.partition): spec for key in partitions}
@@ -203,10 +233,14 @@ class Topics:
             return {}
         doing = f"look up offsets of topic {next(iter(wanted)).topic!r}"
         asked = self._asking.ask(self._admin.list_offsets, wanted, doing=doing, isolation_level=level)
-        return {
-            TopicPartition(key.topic, key.partition): self._asking.wait(answer, doing).offset
-            for key, answer in asked.items()
-        }
+        found = {}
+        for each, answer in asked.items():
+            key = TopicPartition(each.topic, each.partition)
+            try:
+                found[key] = self._asking.wait(answer, f"look up offsets of {key}").offset
+            except StorageError:
+                unreadable[key] = Unreadable(*key)
+        return found
 
     def _topic(self, name: str) -> Any:
         found = self._metadata(name).get(name)

@@ -76,6 +76,7 @@ def test_a_description_has_partitions_and_settings(
         "in_sync": [1],
         "start_offset": 0,
         "end_offset": 1,
+        "problem": None,
     }
     assert barnabas("topic", "describe", "orders") == 0
     assert "0\t1\t1,2\t1\t0\t1\n" in capsys.readouterr().out
