@@ -90,7 +90,7 @@ class RewindableReader(GroupReader):
 
         Done with the next poll, so nothing can fail here.
         """
-        self._at_end -= self._firsts.keys()
+        self._at_end.difference_update(self._firsts)
         self._back_to |= self._firsts
         if ask:
             self._unknown |= self._firsts.keys()
