@@ -3,9 +3,13 @@
 Imports the SDK only when a bus is opened, so that `--help` is fast.
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
+
+from barnabas.cli import output
 
 if TYPE_CHECKING:
     from barnabas.client import Bus
@@ -26,6 +30,16 @@ def open_bus(bootstrap: str, timeout_s: float = 30.0) -> "Bus":
 
     reach(bootstrap)
     return Bus(bootstrap, client_id="barnabas-cli", timeout=timeout_s)
+
+
+@contextlib.contextmanager
+def ask_bus(bootstrap: str) -> Iterator["Bus"]:
+    """The bus, for questions that are answered at once, and that say what they wait for when they are not."""
+    with (
+        output.said_when_slow(f"waiting for an answer from {bootstrap}; the broker's log may say what keeps it"),
+        open_bus(bootstrap) as bus,
+    ):
+        yield bus
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:

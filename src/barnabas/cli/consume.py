@@ -38,7 +38,12 @@ def consume(  # noqa: PLR0913, PLR0917 - one for each option
     ] = False,
     group: Annotated[
         str | None,
-        typer.Option("--group", "-g", help="Read as a member of this group, from its committed offsets, and commit."),
+        typer.Option(
+            "--group",
+            "-g",
+            help="Read as a member of this group, from its committed offsets, and commit. A new group starts at the "
+            "end, or at the oldest record with --from-beginning or --until-end.",
+        ),
     ] = None,
     mode: Annotated[
         Literal["at-least-once", "at-most-once"],

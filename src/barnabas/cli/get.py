@@ -20,7 +20,7 @@ def get(
 ) -> None:
     """Print the record at an offset of a partition."""
     render = render_option("json" if as_json else format_)
-    with connection.open_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap) as bus:
         record = bus.get(topic, partition, offset)
     with output.quiet_end():
         write_records([record], render, at_once=True)

@@ -19,7 +19,7 @@ app = typer.Typer(name="group", help="List, describe, reset and delete consumer 
 @app.command("list")
 def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
     """List the groups."""
-    with connection.open_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap) as bus:
         groups = bus.groups()
     rows = [(group.name, group.state, group.type) for group in groups]
     output.print_found(groups, ("group", "state", "type"), rows, as_json=as_json)
@@ -28,7 +28,7 @@ def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> 
 @app.command()
 def describe(name: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
     """Show a group's members and its lag, in records and in seconds."""
-    with connection.open_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap) as bus:
         details = bus.describe_group(name)
     if as_json:
         output.print_json(_as_json(details))
@@ -97,7 +97,7 @@ def reset(  # noqa: PLR0913, PLR0917 - one for each option
         )
     if not dry_run:
         confirm(f"Overwrite the committed offsets of group {name}?", yes=yes)
-    with connection.open_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap) as bus:
         changes = bus.reset_group(
             name,
             to="earliest" if to_earliest else "latest" if to_latest else to_offset,
@@ -119,7 +119,7 @@ def delete(
 ) -> None:
     """Delete groups that have no members, and their committed offsets."""
     confirm(f"Delete the groups {', '.join(names)} and their committed offsets?", yes=yes)
-    with connection.open_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap) as bus:
         for name in names:
             bus.delete_group(name)
             output.say(f"group {name}: deleted")

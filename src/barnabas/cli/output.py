@@ -9,13 +9,16 @@ import dataclasses
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli import layout
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+SLOW_S: Final = 4.0
 
 
 def printable(data: bytes | str) -> str:
@@ -68,6 +71,18 @@ def say(message: str, *, error: bool = False) -> None:
 
 def warn(message: str) -> None:
     say(f"barnabas: warning: {message}", error=True)
+
+
+@contextlib.contextmanager
+def said_when_slow(message: str) -> Iterator[None]:
+    """Say what a command waits for, once, if that takes long."""
+    timer = threading.Timer(SLOW_S, say, [f"barnabas: {message}"], {"error": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextlib.contextmanager

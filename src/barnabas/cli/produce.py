@@ -23,6 +23,7 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 _PROBE_EVERY = 1000  # records after which it is looked whether an earlier one failed
 _PROGRESS_BYTES = 64 * 1024
 _LAST_S = 5.0  # how long an interrupted command waits for what is on its way
+_WHY_SLOW = "its log says so if its disk is full or a partition cannot be written"
 _Advance = Callable[[int], None]
 
 
@@ -65,10 +66,11 @@ def produce(
         sender = _Sender(bus, topic, partition, headers, rate)
         try:
             with _progress(files or []) as advance:
-                for line in _lines(files or []):
-                    sender.send(parse(line.removesuffix(b"\n")))
+                for number, line in enumerate(_lines(files or []), 1):
+                    sender.send(_parsed(parse, line, number))
                     advance(len(line))
-                bus.flush()
+                with output.said_when_slow(f"waiting for the broker to acknowledge records of {topic}; {_WHY_SLOW}"):
+                    bus.flush()
         except KeyboardInterrupt:
             _end_early(bus, topic, is_typed=not files and sys.stdin.isatty())
     output.say(f"{_records(sender.count)} sent to {topic}")
@@ -147,6 +149,13 @@ class _Sender:
                 time.sleep(early_s)
 
 
+def _parsed(parse: Callable[[bytes], Line], line: bytes, number: int) -> Line:
+    try:
+        return parse(line.removesuffix(b"\n"))
+    except InvalidRecord as refusal:
+        raise InvalidRecord(f"line {number}: {refusal}") from None
+
+
 def _text_parser(separator: str | None) -> Callable[[bytes], Line]:
     if separator is None:
         return Line
@@ -163,6 +172,8 @@ def parse_json(line: bytes) -> Line:
     """A line as `consume --format json` prints it; of its fields only a value is needed, null for a tombstone."""
     try:
         row = json.loads(line)
+        if not isinstance(row, dict):
+            raise TypeError('it is not an object, such as {"key": "a", "value": "b"}')
         return Line(
             value=_json_bytes(row, "value"),
             key=_json_bytes(row, "key", None),

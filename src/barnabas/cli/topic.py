@@ -31,7 +31,7 @@ def create(
 ) -> None:
     """Create a topic."""
     config = parse_pairs(settings or [], "--set")
-    with connection.open_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap) as bus:
         info = bus.create_topic(
             name,
             partitions=partitions,
@@ -50,7 +50,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the topics."""
-    with connection.open_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap) as bus:
         topics = [topic for topic in bus.list_topics() if internal or not topic.is_internal]
     rows = [(topic.name, topic.partition_count, topic.replication_factor) for topic in topics]
     output.print_found(topics, ("topic", "partitions", "replication factor"), rows, as_json=as_json)
@@ -59,7 +59,7 @@ def list_(
 @app.command()
 def describe(name: Topic, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
     """Show a topic's partitions, their offsets, and its own settings."""
-    with connection.open_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap) as bus:
         details = bus.describe_topic(name)
     if as_json:
         output.print_json(dataclasses.asdict(details))
@@ -103,7 +103,7 @@ def alter(
     config = parse_pairs(settings or [], "--set")
     if not config and not unset and partitions is None:
         raise typer.BadParameter("nothing to change: give --set, --unset or --partitions")
-    with connection.open_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap) as bus:
         if config or unset:
             bus.alter_topic(name, set_=config, unset=unset or ())
         if partitions is not None:
@@ -123,7 +123,7 @@ def delete(
 ) -> None:
     """Delete topics and their records."""
     confirm(f"Delete the topics {', '.join(names)} and all their records?", yes=yes)
-    with connection.open_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap) as bus:
         for name in names:
             bus.delete_topic(name)
             output.say(f"topic {name}: deleted")
@@ -142,6 +142,6 @@ def truncate(
     """Delete the records of a topic, all or up to an offset."""
     what = "all records" if before is None else f"the records before offset {before}"
     confirm(f"Delete {what} of topic {name}?", yes=yes)
-    with connection.open_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap) as bus:
         starts = bus.truncate(name, partition, before=before)
     output.print_table(("partition", "start offset"), sorted(starts.items()))

@@ -42,7 +42,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the transactional ids and the states of their transactions."""
-    with connection.open_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap) as bus:
         found = bus.transactions(states=state or (), longer_than=longer_than, pattern=pattern)
     rows = [(each.transactional_id, each.state, each.producer_id, each.coordinator) for each in found]
     output.print_found(found, ("transactional id", "state", "producer id", "coordinator"), rows, as_json=as_json)
@@ -57,7 +57,7 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Show a transactional id: its producer, and since when and where a transaction is open."""
-    with connection.open_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap) as bus:
         details = bus.describe_transaction(transactional_id)
     if as_json:
         output.print_json(_as_json(details))
@@ -91,7 +91,7 @@ def hanging(
     as_json: AsJson = False,
 ) -> None:
     """Find transactions that are open in a partition and that no coordinator will ever end."""
-    with connection.open_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap) as bus:
         found = bus.hanging_transactions(topic, older_than=older_than)
     rows = [
         (
@@ -124,12 +124,12 @@ def abort(
     place = (topic, partition, start_offset)
     if transactional_id is not None and place == (None, None, None):
         confirm(f"Abort the transaction of {transactional_id} and fence its producer?", yes=yes)
-        with connection.open_bus(bootstrap) as bus:
+        with connection.ask_bus(bootstrap) as bus:
             bus.abort_transaction(transactional_id)
         output.say(f"transactional id {output.printable(transactional_id)}: aborted and fenced")
     elif transactional_id is None and topic is not None and partition is not None and start_offset is not None:
         confirm(f"Abort the transaction in {topic}-{partition} at offset {start_offset}?", yes=yes)
-        with connection.open_bus(bootstrap) as bus:
+        with connection.ask_bus(bootstrap) as bus:
             bus.abort_hanging_transaction(topic, partition, start_offset)
         output.say(f"{output.printable(topic)}-{partition}: the transaction since offset {start_offset} was aborted")
     else:

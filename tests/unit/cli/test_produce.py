@@ -2,12 +2,13 @@
 
 import io
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 import typer
 
-from barnabas.cli import produce
+from barnabas.cli import output, produce
 from barnabas.cli.produce import Line, parse_json, parse_text, read_lines
 from barnabas.client import Bus, DeliveryFailed
 from barnabas.core.errors import InvalidRecord, RecordTooLarge
@@ -154,3 +155,56 @@ def test_a_second_interrupt_ends_produce_at_once(bus: FakeBus, monkeypatch: pyte
 
     assert produce._count_lost(bus) == 2  # type: ignore[arg-type]
     assert patience == [produce._LAST_S, 0.0]
+
+
+def test_a_line_of_json_that_is_no_record_is_named_by_its_number(
+    barnabas: Barnabas, orders: FakeBus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text('{"value": "a"}\n[1]\n')
+
+    assert barnabas("produce", "orders", str(lines), "--json") == 1
+    assert "line 2: not a record in JSON" in (said := capsys.readouterr().err)
+    assert "it is not an object" in said
+
+
+def test_a_producer_that_waits_for_long_says_what_for(
+    barnabas: Barnabas,
+    orders: FakeBus,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("a\n")
+    was_said = threading.Event()
+    say = output.say
+
+    def note(message: str, *, error: bool = False) -> None:
+        say(message, error=error)
+        was_said.set()
+
+    monkeypatch.setattr(output, "SLOW_S", 0.01)
+    monkeypatch.setattr(output, "say", note)
+    monkeypatch.setattr(orders, "flush", lambda *_: was_said.wait(10))
+
+    assert barnabas("produce", "orders", str(lines)) == 0
+    assert "waiting for the broker to acknowledge records of orders" in capsys.readouterr().err
+
+
+def test_a_question_that_is_not_answered_soon_says_whom_it_waits_for(
+    barnabas: Barnabas, bus: FakeBus, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    was_said = threading.Event()
+    say = output.say
+
+    def note(message: str, *, error: bool = False) -> None:
+        say(message, error=error)
+        was_said.set()
+
+    monkeypatch.setattr(output, "SLOW_S", 0.01)
+    monkeypatch.setattr(output, "say", note)
+    monkeypatch.setattr(bus, "groups", lambda: [] if was_said.wait(10) else None)
+
+    assert barnabas("group", "list", "--bootstrap", "somewhere:1") == 0
+    assert "waiting for an answer from somewhere:1" in capsys.readouterr().err

@@ -115,7 +115,7 @@ def test_a_record_that_cannot_be_sent_aborts_all(real_bus: Bus, name: str) -> No
     real_bus.create_topic(name)
     with pytest.raises(RecordTooLarge), real_bus.transaction(name) as tx:
         tx.send(name, b"small")
-        tx.send(name, bytes(20_000_000))
+        tx.send(name, bytes(120_000_000))
 
     assert seen(real_bus, name) == []
 
