@@ -1,5 +1,6 @@
 """What a session is tuned to, and that a caller has the last word."""
 
+import os
 from typing import Any
 
 import pytest
@@ -30,3 +31,9 @@ def test_a_cluster_keeps_its_own_memory_and_shuffles() -> None:
 
     assert "spark.driver.memory" not in settings
     assert "spark.sql.shuffle.partitions" not in settings
+
+
+def test_java_does_not_hear_signals_to_our_process_group(spark: Any) -> None:
+    java = spark.sparkContext._gateway.proc.pid
+
+    assert os.getpgid(java) != os.getpgid(0)

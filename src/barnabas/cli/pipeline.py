@@ -17,6 +17,7 @@ from barnabas.cli.pipeline_running import (
     Remote,
     Seconds,
     Verbose,
+    left_at_signals,
     print_problems,
     quiet_session,
     run_pipeline,
@@ -71,15 +72,17 @@ def validate(
     def session(pipeline: "Pipeline") -> Any:
         if not sessions:
             sessions.append(quiet_session(pipeline, master, remote, verbose=verbose))
+            take_signals()  # Spark has its own handler by now
         return sessions[0]
 
     bad = False
-    for file in files:
-        try:
-            output.say(f"{file}: {_validated(file, None if quick else session)}")
-        except PipelineError as error:
-            bad = True
-            print_problems(error)
+    with left_at_signals() as take_signals:
+        for file in files:
+            try:
+                output.say(f"{file}: {_validated(file, None if quick else session)}")
+            except PipelineError as error:
+                bad = True
+                print_problems(error)
     if bad:
         raise typer.Exit(1)
 

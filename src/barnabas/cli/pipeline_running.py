@@ -130,6 +130,31 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
+def left_at_signals() -> Iterator[Callable[[], None]]:
+    """SIGINT and SIGTERM end the process there and then, with one line: for work that leaves nothing behind.
+
+    An exception, as elsewhere, would be heard by whatever talks to Java at that moment, and end in its traceback.
+    """
+
+    def leave(signum: int, _frame: FrameType | None) -> None:
+        sys.stdout.flush()
+        os.write(2, b"barnabas: interrupted\n")
+        os._exit(128 + signum)
+
+    def take() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, leave)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    take()
+    try:
+        yield take
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def _shown() -> Iterator[Callable[["PipelineProgress"], None]]:
     """A table that changes, on a terminal; elsewhere a line when something has been done, not too often."""
     if not sys.stderr.isatty():

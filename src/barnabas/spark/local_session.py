@@ -53,7 +53,26 @@ def session(
         environment["SPARK_LOCAL_IP"] = LOOPBACK
         environment["SPARK_HOME"] = str(lean_spark_home())
     with _environment(environment):
-        return _started(_configured(builder.master(master), {**_defaults(master), **(settings or {})}))
+        configured = _configured(builder.master(master), {**_defaults(master), **(settings or {})})
+        _start_java(configured)
+        return _started(configured)
+
+
+def _start_java(builder: "SparkSession.Builder") -> None:
+    """Start Java in a session of its own, if none runs: a signal to our process group is for us to hear.
+
+    `timeout`, a shell or a supervisor signals the whole group. Java would be gone before a query could be stopped. It
+    ends with us in any case: its input is a pipe from this process.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None or sys.platform == "win32":
+        return
+    conf = SparkConf()
+    for name, value in builder._options.items():
+        conf.set(name, str(value))
+    SparkContext._ensure_initialized(gateway=launch_gateway(conf, {"start_new_session": True}))  # type: ignore[no-untyped-call]
 
 
 def is_submitted() -> bool:
