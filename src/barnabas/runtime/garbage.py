@@ -60,6 +60,8 @@ class Collector:
         """Set aside all there is, and begin to look through what comes."""
         gc.set_threshold(*THRESHOLDS)
         gc.freeze()
+        # Of next to nothing: Python puts off a third look until a quarter of what the last one left is new.
+        gc.collect()
         self._known = gc.get_freeze_count()
         gc.callbacks.append(self._note)
         gc.enable()
