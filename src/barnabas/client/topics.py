@@ -110,7 +110,10 @@ class Topics:
     def delete(self, name: str) -> None:
         doing = f"delete topic {name!r}"
         with _reasons(name, doing):
-            self._asking.wait(self._asking.ask(self._admin.delete_topics, [name], doing=doing)[name], doing)
+            try:
+                self._asking.wait(self._asking.ask(self._admin.delete_topics, [name], doing=doing)[name], doing)
+            except UnknownTopicOrPartition:
+                raise UnknownTopicOrPartition(f"topic {name!r} does not exist") from None
 
     def list_all(self) -> list[TopicInfo]:
         found = self._metadata(None)
