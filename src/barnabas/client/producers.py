@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from barnabas.client.errors import DeliveryFailed, Unreachable, translate
 from barnabas.client.message import HeadersLike, RecordPlace, header_list
 from barnabas.client.settings import Settings
-from barnabas.core.errors import BarnabasError, InvalidConfig, RecordTooLarge
+from barnabas.core.errors import BarnabasError, InvalidConfig, RecordTooLarge, UnknownTopicOrPartition
 from barnabas.core.model import NO_OFFSET
 
 ANY_PARTITION: Final = -1
@@ -140,7 +140,7 @@ class DeliveringProducer:
                         "is more than the message.max.bytes of this client"
                     ) from None
                 if has_looked or error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
-                    raise translate(error, f"send to topic {topic!r}") from None
+                    raise _refusal(error.args[0], f"send to topic {topic!r}", partition) from None
                 self._look_again(topic)
                 has_looked = True
 
@@ -211,7 +211,8 @@ class DeliveringProducer:
             self._changed.notify_all()
 
     def _failure_of(self, error: KafkaError, message: Any) -> DeliveryFailed:
-        reason = translate(error, f"deliver a record to topic {message.topic()!r}")
+        topic = message.topic()
+        reason = _refusal(error, f"deliver a record to topic {topic!r}", message.partition())
         if isinstance(reason, RecordTooLarge):
             limit = self._limit_of(message.topic())
             size = _size(message.key()) + _size(message.value())
@@ -303,6 +304,12 @@ def _place_of(message: Any) -> RecordPlace:
     return RecordPlace(
         message.topic(), message.partition(), NO_OFFSET if offset is None else offset, message.timestamp()[1]
     )
+
+
+def _refusal(error: KafkaError, doing: str, partition: int) -> BarnabasError:
+    if error.code() == KafkaError._UNKNOWN_PARTITION and partition != ANY_PARTITION:
+        return UnknownTopicOrPartition(f"cannot {doing}: it has no partition {partition}")
+    return translate(error, doing)
 
 
 def _size(part: bytes | str | None) -> int:
