@@ -4,8 +4,9 @@
 PYTHON ?= python3
 # More arguments for the tool behind a target: make test ARGS="-k producer", make bench ARGS=--help.
 ARGS ?=
-# Test processes: a number, auto (one for each core), or 0 for a single process that pdb works in.
-WORKERS ?= auto
+# Test processes: a number, auto (one for each core), or 0 for a single process that pdb works in. By default one more than
+# there are cores, for tests of Spark wait more than they work.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 VENV := .venv
 VENV_PYTHON := $(VENV)/bin/python

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.client import Bus
 
 HERE = Path(__file__).parent
-SHARED = ("spark", "remote")  # fixtures that start a JVM
+SHARED = ("spark", "remote", "pipeline")  # fixtures that start a JVM
 MakeTopic = Callable[..., str]
 
 _numbers = itertools.count()

@@ -185,7 +185,7 @@ def _lines() -> Callable[["PipelineProgress"], None]:
 
 def _table(progress: "PipelineProgress") -> "RenderableType":
     """A row for each query; rows dropped only if there are, and where its sink is named only if there is room."""
-    columns = ["query", "sink", "batch", "rows written", "dropped", "rows read/s", "lag", "ms per batch", "watermark"]
+    columns = ["query", "sink", "batch", "rows written", "dropped", "read/s", "lag", "ms/batch", "watermark"]
     rows = [
         [
             query.name,

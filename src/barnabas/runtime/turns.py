@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
-PER_TURN: Final = 100
+PER_TURN: Final = 50
 """Elements of a few microseconds each that are seen to in one turn."""
 
 

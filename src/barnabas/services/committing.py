@@ -10,7 +10,7 @@ from barnabas.core.errors import BarnabasError
 from barnabas.core.groups.offsets import CommitRequest, PartitionErrors
 from barnabas.runtime.turns import pieces
 
-OFFSETS_PER_TURN: Final = 250
+OFFSETS_PER_TURN: Final = 80
 """Of one decision: its batch is far below `MAX_DECISION_BYTES`, whatever metadata the offsets have."""
 
 Commit = Callable[[CommitRequest], Awaitable[PartitionErrors]]

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from barnabas.wire.frame import write_uvarint
 
-PARTITIONS_PER_STEP: Final = 200  # of which each takes some microseconds
+PARTITIONS_PER_STEP: Final = 100  # of which each takes some microseconds
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
 SESSIONS_FROM: Final = 7

@@ -16,7 +16,7 @@ from barnabas.wire.fields import piece, read_compact_count, read_compact_string,
 from barnabas.wire.frame import MAX_TAGGED_FIELDS, read_uvarint, skip_tagged_fields
 
 MAX_PARTITIONS: Final = 100_000  # of one request, those it forgets included
-ELEMENTS_PER_STEP: Final = 200  # topics and partitions, of which each takes some microseconds
+ELEMENTS_PER_STEP: Final = 100  # topics and partitions, of which each takes some microseconds
 _LEADER_EPOCHS_FROM: Final = 9
 _RACKS_FROM: Final = 11
 _REPLICA_STATE_FROM: Final = 15

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 TIMEOUT_S: Final = 300.0
 _POLL_S: Final = 0.05
+_NONE: Final = ("", 0, 0)
 
 
 def wait_for(
@@ -21,22 +22,36 @@ def wait_for(
 
 
 def is_running(pid: int) -> bool:
-    return _state_and_session(pid)[0] not in ("", "Z")
+    return _read(pid)[0] not in ("", "Z")
 
 
-def processes_of_session(session_id: int) -> set[int]:
-    """The processes of a session that still run."""
+def processes_of(driver: int) -> set[int]:
+    """The processes of a driver's session that still run, and those of the sessions that they have begun: Java has one
+    of its own.
+    """
     pids = {int(directory.name) for directory in Path("/proc").iterdir() if directory.name.isdecimal()}
-    found = {pid: _state_and_session(pid) for pid in pids}
-    return {pid for pid, (state, session) in found.items() if session == session_id and state != "Z"}
+    found = {pid: _read(pid) for pid in pids}
+    sessions = {driver}
+    while (
+        begun := {
+            pid
+            for pid, (_, parent, session) in found.items()
+            if session == pid and found.get(parent, _NONE)[2] in sessions
+        }
+        - sessions
+    ):
+        sessions |= begun
+    return {pid for pid, (state, _, session) in found.items() if session in sessions and state != "Z"}
 
 
-def kill_session(session_id: int, *, but: set[int] | None = None) -> None:
-    """SIGKILL to all of a session but some, and wait until they are gone."""
+def kill_all_of(driver: int, *, but: set[int] | None = None) -> None:
+    """SIGKILL to all processes of a driver but some, and wait until they are gone."""
     spared = but or set()
+    known: set[int] = set()  # also when the one that has begun their session is gone
 
     def are_gone() -> bool:
-        left = processes_of_session(session_id) - spared
+        known.update(processes_of(driver))
+        left = {pid for pid in known if is_running(pid)} - spared
         for pid in sorted(left):
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -47,9 +62,10 @@ def kill_session(session_id: int, *, but: set[int] | None = None) -> None:
     wait_for("processes to end", are_gone)
 
 
-def _state_and_session(pid: int) -> tuple[str, int]:
+def _read(pid: int) -> tuple[str, int, int]:
+    """State, parent and session of a process."""
     try:
-        state, _, _, session = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:4]
-        return state, int(session)
+        state, parent, _, session = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:4]
+        return state, int(parent), int(session)
     except (OSError, ValueError):  # it has just ended
-        return "", 0
+        return _NONE

@@ -15,7 +15,7 @@ from barnabas.spark.source.steps import Step as SourceStep
 from tests.conformance.broker.served import ServedBroker
 from tests.spark.crashes.driver import RETRYING
 from tests.spark.crashes.outputs import ICEBERG_TABLE, OUTPUT_TOPIC, Outputs, Row
-from tests.spark.crashes.processes import is_running, kill_session, wait_for
+from tests.spark.crashes.processes import is_running, kill_all_of, wait_for
 
 ROOT: Final = Path(__file__).parents[3]
 HOOKS: Final = Path(__file__).parent / "hooks"
@@ -133,7 +133,7 @@ class CrashingPipeline:
         """SIGKILL to the driver, its JVM and its Python workers, all at once or but a few of them."""
         driver, self._driver = self._driver, None
         assert driver is not None
-        kill_session(driver.pid, but=but)
+        kill_all_of(driver.pid, but=but)
         driver.wait(10)
 
     def arm(self, armed: Armed) -> None:
@@ -196,7 +196,9 @@ class CrashingPipeline:
         return self._directory / "checkpoints" / sink
 
     def _query_id(self, sink: str) -> str:
-        query_id: str = json.loads((self.checkpoint_of(sink) / "metadata").read_text())["id"]
+        metadata = self.checkpoint_of(sink) / "metadata"
+        wait_for(f"the query of {sink} to begin", metadata.exists)  # it is moved there whole
+        query_id: str = json.loads(metadata.read_text())["id"]
         return query_id
 
     def _check_driver(self) -> None:
