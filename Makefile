@@ -4,9 +4,8 @@
 PYTHON ?= python3
 # More arguments for the tool behind a target: make test ARGS="-k producer", make bench ARGS=--help.
 ARGS ?=
-# Test processes: a number, auto (one for each core), or 0 for a single process that pdb works in. By default one more than
-# there are cores, for tests of Spark wait more than they work.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+# Test processes: a number, auto (one for each core), or 0 for a single process that pdb works in.
+WORKERS ?= auto
 
 VENV := .venv
 VENV_PYTHON := $(VENV)/bin/python
