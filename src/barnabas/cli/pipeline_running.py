@@ -116,17 +116,25 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
             signal.raise_signal(signum)
         stop.set()
 
+    with _signals_go_to(ask) as take:
+        yield take
+
+
+@contextmanager
+def _signals_go_to(handler: Callable[[int, FrameType | None], None]) -> Iterator[Callable[[], None]]:
+    """Have SIGINT and SIGTERM call this; what is given takes them back from whoever took them meanwhile."""
+
     def take() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, ask)
+            signal.signal(number, handler)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     take()
     try:
         yield take
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, known in before.items():
+            signal.signal(number, known)
 
 
 @contextmanager
@@ -141,17 +149,8 @@ def left_at_signals() -> Iterator[Callable[[], None]]:
         os.write(2, b"barnabas: interrupted\n")
         os._exit(128 + signum)
 
-    def take() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, leave)
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    take()
-    try:
+    with _signals_go_to(leave) as take:
         yield take
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
