@@ -4,16 +4,20 @@
 PYTHON ?= python3
 # More arguments for the tool behind a target: make test ARGS="-k producer", make bench ARGS=--help.
 ARGS ?=
-# Test processes: a number, auto (one for each core), or 0 for a single process that pdb works in.
+# Test processes: a number, auto (one more than there are cores), or 0 for a single process that pdb works in.
 WORKERS ?= auto
+IN_PROCESSES = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 VENV := .venv
 VENV_PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 PYTHON_IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
+# Tests start Python hundreds of times. Where nothing compiled may be kept, as in many images, each compiles all anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup test quick differential demo check bench docs fmt clean distclean
+.PHONY: help setup test quick sim chaos scenarios differential demo check bench docs messages fmt clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -37,10 +41,23 @@ $(STAMP): pyproject.toml
 	@echo "installed; '. $(VENV)/bin/activate' puts the barnabas command on your PATH"
 
 test: setup ## Run all tests
-	@$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	@$(VENV_PYTHON) -m pytest $(IN_PROCESSES) $(ARGS)
 
 quick: setup ## Run the tests that need no Spark
-	@$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadgroup --ignore tests/spark $(ARGS)
+	@$(VENV_PYTHON) -m pytest $(IN_PROCESSES) --ignore tests/spark $(ARGS)
+
+# How many seeds each simulation runs.
+SEEDS ?= 200
+
+sim: setup ## Run the simulations with many seeds, and the properties with all examples (SEEDS=N)
+	@TEST_SEEDS=$(SEEDS) RAFT_SEEDS=$(SEEDS) TEST_EXAMPLES=all $(VENV_PYTHON) -m pytest -n $(WORKERS) \
+	    $(or $(ARGS),tests/simulation tests/unit/core tests/unit/storage tests/unit/testing)
+
+chaos: setup ## Kill Spark, its workers and the broker at every step of every sink (long)
+	@TEST_CRASHES=all TEST_CLUSTERS=all $(VENV_PYTHON) -m pytest -ra tests/spark/crashes tests/spark/cluster $(ARGS)
+
+scenarios: setup ## Play the transcripts of tests/scenarios and write down what is printed now
+	@REWRITE_SCENARIOS=1 $(VENV_PYTHON) -m pytest -q tests/scenarios $(ARGS)
 
 differential: setup ## Compare reads with those of Spark's own Kafka connector (its JARs come from Maven Central)
 	@TEST_DIFFERENTIAL=1 $(VENV_PYTHON) -m pytest -ra tests/spark/differential $(ARGS)
@@ -59,6 +76,9 @@ bench: setup ## Measure against the limits and the peers
 
 docs: setup ## Write the reference page of the settings anew
 	@$(VENV_PYTHON) -m barnabas.services.settings > docs/configuration.md
+
+messages: setup ## Write the types of requests and answers anew
+	@$(VENV_PYTHON) -m barnabas.edge.kafka.messages
 
 fmt: setup ## Format, and fix what lint can fix
 	@$(VENV_PYTHON) -m ruff check --fix-only --quiet .

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.testing.wire_client import WireClient, metadata_request, produce_request
+from barnabas.wire.apis import METADATA, PRODUCE
 from bench.attack import Attack
 from bench.large_requests import LARGE_REQUESTS
 from bench.measure import Row
@@ -27,7 +28,6 @@ ATTACKS: Final[Sequence[Attack]] = (*LARGE_REQUESTS, *RUDE_CONNECTIONS)
 MAX_RATIO: Final = 3.0
 """A healthy client may wait so many times as long as alone."""
 
-METADATA, PRODUCE = 3, 0
 TOPIC: Final = "healthy"
 PAUSE_S: Final = 0.003
 

@@ -22,10 +22,19 @@ from barnabas.runtime.disk import OsDisk
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.testing.wire_client import WireClient
+from barnabas.wire.apis import (
+    CONSUMER_GROUP_HEARTBEAT,
+    FIND_COORDINATOR,
+    HEARTBEAT,
+    JOIN_GROUP,
+    METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    SYNC_GROUP,
+)
 from bench.measure import Row, rate, scratch_directory
 from bench.served import Served, served
 
-JOIN, SYNC, HEARTBEAT, COMMIT, CONSUMER_HEARTBEAT, METADATA, FIND = 11, 14, 12, 8, 68, 3, 10
 COORDINATOR_NOT_AVAILABLE, LOADING = 15, 14
 NO_DELAY = "group.initial.rebalance.delay.ms=0"
 TOPIC, PARTITIONS = "read", 200
@@ -62,7 +71,7 @@ async def _timed(broker: Served, members: int, group: str, settle: Settle) -> fl
         "include_topic_authorized_operations": False,
     }
     topic = await clients[0].ask(METADATA, 12, asked)
-    await clients[0].ask(FIND, 4, {"key_type": 0, "coordinator_keys": [group]})
+    await clients[0].ask(FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [group]})
     start = time.perf_counter()
     await settle(clients, group, topic.topics[0].topic_id)
     took = time.perf_counter() - start
@@ -84,7 +93,7 @@ async def _settle_classic(clients: list[WireClient], group: str, _: UUID) -> Non
                 continue
             assignments = [{"member_id": each.member_id, "assignment": b"x"} for each in joined.members]
             synced = await clients[number].ask(
-                SYNC,
+                SYNC_GROUP,
                 5,
                 {
                     "group_id": group,
@@ -113,7 +122,7 @@ async def _stay(client: WireClient, group: str, generation: int, member_id: str,
 
 async def _join(client: WireClient, group: str, member_id: str) -> Any:
     return await client.ask(
-        JOIN,
+        JOIN_GROUP,
         9,
         {
             "group_id": group,
@@ -142,7 +151,7 @@ async def _settle_consumer(clients: list[WireClient], group: str, topic_id: UUID
             "topic_partitions": [],
         }
         while any(len(each) not in (share, share + 1) for each in owned.values()):
-            answer = await clients[number].ask(CONSUMER_HEARTBEAT, 1, values)
+            answer = await clients[number].ask(CONSUMER_GROUP_HEARTBEAT, 1, values)
             assert answer.error_code == 0, answer
             values["member_epoch"] = answer.member_epoch
             if answer.assignment is not None:
@@ -160,7 +169,7 @@ async def _settle_consumer(clients: list[WireClient], group: str, topic_id: UUID
 async def commit_many(broker: Served, count: int) -> float:
     host, _, port = broker.bootstrap.rpartition(":")
     clients = [await WireClient.connect(host, int(port)) for _ in range(16)]
-    await clients[0].ask(FIND, 4, {"key_type": 0, "coordinator_keys": [f"commits-{n}" for n in range(16)]})
+    await clients[0].ask(FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [f"commits-{n}" for n in range(16)]})
 
     async def commit(number: int) -> None:
         for offset in range(count // len(clients)):
@@ -176,7 +185,7 @@ async def commit_many(broker: Served, count: int) -> float:
                 "member_id": "",
                 "topics": topics,
             }
-            answer = await clients[number].ask(COMMIT, 8, values)
+            answer = await clients[number].ask(OFFSET_COMMIT, 8, values)
             assert answer.topics[0].partitions[0].error_code == 0, answer
 
     start = time.perf_counter()
@@ -206,7 +215,7 @@ def _replay_row(count: int) -> Row:
 async def _find(broker: Served) -> None:
     host, _, port = broker.bootstrap.rpartition(":")
     client = await WireClient.connect(host, int(port))
-    await client.ask(FIND, 4, {"key_type": 0, "coordinator_keys": ["group-1"]})
+    await client.ask(FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["group-1"]})
     client.close()
 
 
@@ -230,7 +239,7 @@ async def _wait_loaded(broker: Served) -> float:
     start = time.perf_counter()
     values = {"groups": [{"group_id": "group-1", "topics": None}], "require_stable": False}
     while True:
-        answer = await client.ask(9, 8, values, timeout_s=120)
+        answer = await client.ask(OFFSET_FETCH, 8, values, timeout_s=120)
         if answer.groups[0].error_code == 0:
             assert answer.groups[0].topics
             client.close()

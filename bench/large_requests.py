@@ -5,11 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.testing.wire_client import WireClient, encode_request, fetch_request
+from barnabas.wire.apis import (
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_GROUPS,
+    FETCH,
+    METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    Api,
+)
 from bench.attack import Attack, repeating
 from bench.served import Served
 
-FETCH, METADATA, OFFSET_COMMIT, OFFSET_FETCH, DESCRIBE_GROUPS = 1, 3, 8, 9, 15
-CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS = 19, 20, 32
 BROKER_RESOURCE: Final = 4
 MANY: Final = 90_000
 WIDE, WIDE_PARTITIONS = "wide", 10_000
@@ -40,9 +49,9 @@ def _create(name: str, partitions: int) -> Values:
 
 
 def _large(
-    name: str, key: int, version: int, values: Callable[[], Values], prepare: Callable[[Served], None] = lambda _: None
+    name: str, api: Api, version: int, values: Callable[[], Values], prepare: Callable[[Served], None] = lambda _: None
 ) -> Attack:
-    return Attack(name, repeating(lambda: encode_request(key, version, values())), prepare)
+    return Attack(name, repeating(lambda: encode_request(api, version, values())), prepare)
 
 
 def _names(count: int, prefix: str = "n") -> list[str]:

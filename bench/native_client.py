@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 
@@ -36,3 +37,15 @@ def run(*arguments: str) -> float:
     if done.returncode:
         raise RuntimeError(f"client {' '.join(arguments)}: {done.stderr.strip()}")
     return float(done.stdout)
+
+
+def run_at_once(count: int, *arguments: str) -> float:
+    """Seconds until all of so many programs have ended, starting included."""
+    program = build()
+    assert program is not None
+    start = time.perf_counter()
+    running = [subprocess.Popen([program, *arguments], stdout=subprocess.DEVNULL) for _ in range(count)]
+    codes = [each.wait() for each in running]
+    if any(codes):
+        raise RuntimeError(f"client {' '.join(arguments)}: {sum(map(bool, codes))} of {count} failed")
+    return time.perf_counter() - start

@@ -11,10 +11,10 @@ from uuid import UUID
 from barnabas.core.records.batch import Codec
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.testing.wire_client import WireClient, encode_request, fetch_request, metadata_request, produce_request
+from barnabas.wire.apis import CREATE_TOPICS, FETCH, METADATA, PRODUCE
 from bench.attack import Attack, Run, connect
 from bench.served import Served
 
-FETCH, METADATA, PRODUCE, CREATE_TOPICS = 1, 3, 0, 19
 MIB: Final = 1024 * 1024
 LARGE, PACKED = "large", "packed"
 DEAF: Final = 60

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.testing.wire_client import WireClient
+from barnabas.wire.apis import END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ID, METADATA, PRODUCE
 from bench.measure import Row, compare, rate
 from bench.served import Served, served
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 ROUNDS = 3
 VALUE = b"v" * 100
 IN_A_TRANSACTION = 10_000  # records, for throughput
-INIT, PRODUCE, END, FIND, METADATA = 22, 0, 26, 10, 3
 
 
 def rows(*, quick: bool) -> Iterator[Row]:
@@ -71,11 +71,13 @@ def commit_many(broker: Served, partitions: int, times: int) -> float:
 async def _commit_bare(broker: Served, count: int) -> float:
     host, _, port = broker.bootstrap.rpartition(":")
     client = await WireClient.connect(host, int(port))
-    await client.ask(FIND, 4, {"key_type": 1, "coordinator_keys": ["bare"]})
+    await client.ask(FIND_COORDINATOR, 4, {"key_type": 1, "coordinator_keys": ["bare"]})
     topic = {"topics": [{"name": "bare", "topic_id": None}], "allow_auto_topic_creation": True}
     await client.ask(METADATA, 12, {**topic, "include_topic_authorized_operations": False})
     who: dict[str, Any] = {"transactional_id": "bare"}
-    begun = await client.ask(INIT, 5, {**who, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1})
+    begun = await client.ask(
+        INIT_PRODUCER_ID, 5, {**who, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+    )
     producer_id, epoch = begun.producer_id, begun.producer_epoch
     start = time.perf_counter()
     for _ in range(count):
@@ -89,7 +91,7 @@ async def _commit_bare(broker: Served, count: int) -> float:
         data = [{"name": "bare", "partition_data": [{"index": 0, "records": bytes(batch)}]}]
         await client.ask(PRODUCE, 12, {**who, "acks": -1, "timeout": 30_000, "topic_data": data})
         ended = await client.ask(
-            END, 5, {**who, "producer_id": producer_id, "producer_epoch": epoch, "committed": True}
+            END_TXN, 5, {**who, "producer_id": producer_id, "producer_epoch": epoch, "committed": True}
         )
         assert not ended.error_code
         producer_id, epoch = ended.producer_id, ended.producer_epoch

@@ -2,7 +2,8 @@
 
 A broker of each tree runs all the while, and each round asks the same of one and then of the other, so that a noisy
 machine disturbs both alike. Two ratios: of the rates that a client saw, and of the processor time that the broker
-took for the same work, which says more on a machine whose cores are shared. Above 1, this tree is ahead.
+took for a unit of the same work, which other processes disturb less. The spread beside each says how far single rounds
+lie apart: a difference within it is noise. Above 1, this tree is ahead.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -28,7 +30,6 @@ from bench.served import Served, served
 
 ROUNDS = 9
 HERE = Path(__file__).parent.parent
-TICKS = os.sysconf("SC_CLK_TCK")
 Work = Callable[[Served], float]
 
 # Appends to a log of the tree that it runs in, and prints the seconds.
@@ -47,6 +48,15 @@ with scratch_directory() as scratch:
 """
 
 
+class Measured(NamedTuple):
+    """Something to ask of a broker with one flush policy; `work` gives the seconds that `units` of them took."""
+
+    policy: str
+    work: Work
+    units: int
+    unit: str
+
+
 @dataclass(slots=True)
 class Side:
     """One of the two trees: its broker, and what it took in each round."""
@@ -54,13 +64,13 @@ class Side:
     tree: Path
     brokers: dict[str, Served]
     took: list[float] = field(default_factory=list)
-    processor: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)  # seconds of each unit of work
 
-    def run(self, policy: str, work: Work) -> None:
-        broker = self.brokers[policy]
-        before = _processor_seconds(broker.pid)
-        self.took.append(work(broker))
-        self.processor.append(_processor_seconds(broker.pid) - before)
+    def run(self, measured: Measured) -> None:
+        broker = self.brokers[measured.policy]
+        before = broker.processor_s()
+        self.took.append(measured.work(broker))
+        self.processor.append((broker.processor_s() - before) / measured.units)
 
 
 def main() -> int:
@@ -70,14 +80,17 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--set", action="append", default=[], help="a setting of this tree's brokers alone")
     arguments = parser.parse_args()
-    table = Table("measured", "here", "there", "ratio", "broker's processor time, ratio", "spread of the ratios")
+    table = Table(
+        *("measured", "here", "there", "ratio", "spread"),
+        *("broker's processor time for each, here", "there", "ratio", "spread"),
+    )
     with ExitStack() as stack:
         here = Side(HERE, _brokers(stack, HERE, arguments.set))
         there = Side(arguments.tree.resolve(), _brokers(stack, arguments.tree.resolve(), ()))
         for name in arguments.names or (*WORK, "append", "start"):
             _measure(name, here, there, arguments.rounds)
-            table.add_row(name, *_cells(here, there))
-    Console(width=None if sys.stdout.isatty() else 132).print(table)
+            table.add_row(name, *_cells(name, here, there))
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
     return 0
 
 
@@ -96,31 +109,34 @@ def _measure(name: str, here: Side, there: Side, rounds: int) -> None:
         # Who goes first changes, so that neither always finds the caches as the other left them.
         for side in (here, there) if number % 2 else (there, here):
             if name in WORK:
-                side.run(*WORK[name])
+                side.run(WORK[name])
             else:
                 side.took.append(ALONE[name](side.tree))
     for side in (here, there):  # the first round finds everything cold
         side.took, side.processor = side.took[1:], side.processor[1:]
 
 
-def _cells(here: Side, there: Side) -> tuple[str, ...]:
-    ratios = [theirs / ours for ours, theirs in zip(here.took, there.took, strict=True)]
-    spread = statistics.quantiles(ratios, n=4)
-    processor = (
-        f"{statistics.median(there.processor) / statistics.median(here.processor):.2f}" if here.processor else ""
-    )
-    return (
+def _cells(name: str, here: Side, there: Side) -> tuple[str, ...]:
+    cells = (
         f"{statistics.median(here.took) * 1000:,.0f} ms",
         f"{statistics.median(there.took) * 1000:,.0f} ms",
-        f"{statistics.median(ratios):.3f}",
-        processor,
-        f"{spread[0]:.2f} to {spread[2]:.2f}",
+        *_ratio(here.took, there.took),
+    )
+    if name not in WORK:
+        return cells
+    return (
+        *cells,
+        f"{statistics.median(here.processor) * 1e6:,.3f} us/{WORK[name].unit}",
+        f"{statistics.median(there.processor) * 1e6:,.3f}",
+        *_ratio(here.processor, there.processor),
     )
 
 
-def _processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+def _ratio(here: list[float], there: list[float]) -> tuple[str, str]:
+    """The median of what each round says, and where the middle half of the rounds lies."""
+    ratios = [theirs / ours for ours, theirs in zip(here, there, strict=True)]
+    low, _, high = statistics.quantiles(ratios, n=4)
+    return f"{statistics.median(ratios):.3f}", f"{low:.2f} to {high:.2f}"
 
 
 # What is measured
@@ -173,16 +189,16 @@ def _start(tree: Path) -> float:
         return broker.ready_after_s
 
 
-WORK: dict[str, tuple[str, Work]] = {
-    "produce-100": ("os", _produce(100, "1", 1_000_000)),
-    "produce-1000": ("os", _produce(1000, "1", 200_000)),
-    "produce-100-all-fsync": ("fsync", _produce(100, "all", 500_000)),
-    "consume-100": ("os", _consume(100, 2_000_000)),
-    "consume-1000": ("os", _consume(1000, 300_000)),
-    "requests": ("os", _requests),
-    "commits": ("fsync", _commits),
-    "transactions-1": ("os", lambda broker: transactions.commit_many(broker, 1, 300)),
-    "transactions-10": ("os", lambda broker: transactions.commit_many(broker, 10, 60)),
+WORK: dict[str, Measured] = {
+    "produce-100": Measured("os", _produce(100, "1", 1_000_000), 1_000_000, "record"),
+    "produce-1000": Measured("os", _produce(1000, "1", 200_000), 200_000, "record"),
+    "produce-100-all-fsync": Measured("fsync", _produce(100, "all", 500_000), 500_000, "record"),
+    "consume-100": Measured("os", _consume(100, 2_000_000), 2_000_000, "record"),
+    "consume-1000": Measured("os", _consume(1000, 300_000), 300_000, "record"),
+    "requests": Measured("os", _requests, 50_000, "request"),
+    "commits": Measured("fsync", _commits, 5_000, "commit"),
+    "transactions-1": Measured("os", lambda broker: transactions.commit_many(broker, 1, 300), 300, "transaction"),
+    "transactions-10": Measured("os", lambda broker: transactions.commit_many(broker, 10, 60), 60, "transaction"),
 }
 ALONE: dict[str, Callable[[Path], float]] = {"append": _append, "start": _start}
 

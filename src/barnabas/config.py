@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from barnabas.core.errors import InvalidConfig
-from barnabas.services.broker_config import BrokerConfig, known_broker_names, rivals
-from barnabas.services.catalogue.setting import InvalidSetting, unknown_setting
+from barnabas.services.settings.broker_config import BrokerConfig, known_broker_names
+from barnabas.services.settings.broker_names import rivals
+from barnabas.services.settings.catalogue.setting import InvalidSetting, unknown_setting
 
 ENVIRONMENT_PREFIX: Final = "BARNABAS_"
 _ESCAPE: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.|$)")

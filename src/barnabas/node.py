@@ -1,24 +1,27 @@
 """One node: builds everything, in order, and owns every task of it.
 
-Start: data directory, metadata log and image, address, logs, then clients are let in. Stop: the other way round.
+Start: data directory, metadata, address, registration, logs, then clients are let in. Stop: the other way round. What
+the start changes in the metadata of the cluster it awaits, as any change; nothing is written before the address is had.
 A node is given its disk, clock, dice and threads, so that the very same node runs in simulation.
 """
 
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from barnabas.core.errors import AddressNotAvailable, InvalidConfig, StorageExhausted
-from barnabas.core.metadata.cluster import check_identity, form_cluster, keep_min_insync_replicas, register_node
-from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.cluster import check_identity, register_node, start_cluster
+from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image
-from barnabas.core.metadata.records import MIN_INSYNC_REPLICAS, TOPIC_RESOURCE, MetadataRecord
+from barnabas.core.metadata.names import METADATA_PARTITION
+from barnabas.core.metadata.records import MIN_INSYNC_REPLICAS, Endpoint
 from barnabas.core.model import TopicPartition
+from barnabas.core.uuids import id_text
 from barnabas.edge.kafka.server import KafkaServer
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.runtime.connections import ConnectionLimits, Connections
@@ -27,27 +30,31 @@ from barnabas.runtime.dice import Dice, SystemDice
 from barnabas.runtime.disk import OsDisk
 from barnabas.runtime.disk_watch import DiskWatch
 from barnabas.runtime.flusher import Flusher
-from barnabas.runtime.log_lines import get_logger
+from barnabas.runtime.log_lines import get_logger, left_out
+from barnabas.runtime.logs import Logs
 from barnabas.runtime.maintenance import Maintenance, MaintenanceConfig
 from barnabas.runtime.memory import max_unread_bytes
-from barnabas.runtime.metadata_log import METADATA_PARTITION, MetadataLog, MetadataLogConfig
+from barnabas.runtime.metadata_log import MetadataLog, MetadataLogConfig
+from barnabas.runtime.metrics import Reporter
 from barnabas.runtime.offload import Threads
-from barnabas.runtime.partition import Logs
 from barnabas.services.broker import Broker
-from barnabas.services.broker_config import BrokerConfig, per_ip_overrides
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
-from barnabas.services.groups import GroupConfig, GroupService
-from barnabas.services.internal_topics import with_room_for_own
-from barnabas.services.live_config import LiveConfig
+from barnabas.services.group_coordinators import GroupConfig, GroupCoordinators
+from barnabas.services.groups import GroupService
 from barnabas.services.markers import Markers
 from barnabas.services.opened import is_known, tell_damage, tell_recovery, tell_strays
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.served import ServedTopics
-from barnabas.services.settings import resolve_topic
+from barnabas.services.settings import TopicConfig
+from barnabas.services.settings.broker_checks import per_ip_overrides
+from barnabas.services.settings.broker_config import BrokerConfig
+from barnabas.services.settings.catalogue.listener import Listener
+from barnabas.services.settings.live_config import LiveConfig
 from barnabas.services.topics import Topics
-from barnabas.services.transactions import TransactionConfig, TransactionService
+from barnabas.services.transaction_config import TransactionConfig
+from barnabas.services.transactions import TransactionService
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.disk import Disk
@@ -55,7 +62,6 @@ from barnabas.storage.disk import Disk
 log = get_logger("barnabas.node", is_limited=False)
 
 CLOSE_GRACE_S: Final = 2.0
-DEFAULT_MIN_INSYNC_REPLICAS: Final = "1"
 ANY_HOST: Final = ("", "0.0.0.0", "::")
 
 
@@ -88,8 +94,13 @@ class Node:
         self._shares = None if ports.max_descriptors is None else share(ports.max_descriptors)
         self.config = self._within_shares(config)
         self.broker: Broker | None = None
-        self.address = ("", 0)
+        self.addresses: dict[str, tuple[str, int]] = {}  # by the name of the listener, in the order of the settings
         self._stop = asyncio.Event()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where the first listener listens."""
+        return next(iter(self.addresses.values()))
 
     def stop(self) -> None:
         """Have `run` end, cleanly."""
@@ -106,13 +117,17 @@ class Node:
             metadata = self._open_metadata(data_dir)
             watch.before_room = metadata.write_assumed
             broker = self._build(metadata, logs)
-            connections = Connections(KafkaServer(broker), _limits(broker.live.current), tasks)
+            server = KafkaServer(broker)
+            connections = Connections(server, _limits(broker.live.current), tasks)
             try:
-                await self._take_address(broker, connections)
+                endpoints = await self._take_addresses(connections)
             except AddressNotAvailable:
+                await connections.close(grace_s=0)  # gives back those that were free
                 data_dir.give_back()
                 raise
             try:
+                await metadata.start(tasks)
+                await self._join(metadata, endpoints, was_clean=data_dir.was_clean)
                 self._open_logs(broker, data_dir)
                 broker.served.start(tasks)
                 broker.groups.start(tasks)
@@ -120,6 +135,7 @@ class Node:
                 flushing = tasks.create_task(logs.flusher.run())
                 maintenance = self._maintenance(broker)
                 self._follow_settings(broker, connections, maintenance)
+                _report(broker, server, connections, maintenance)
                 maintaining = tasks.create_task(maintenance.run())
                 expiring = [
                     tasks.create_task(broker.produce.record_checks.run()),
@@ -127,7 +143,7 @@ class Node:
                     tasks.create_task(broker.groups.run_expiry()),
                     tasks.create_task(broker.transactions.run_expiry()),
                 ]
-                watch.look_now()  # before the first write, not a second after it
+                await watch.look_now()  # before the first write, not a second after it
                 await connections.serve()
                 self.broker = broker
                 on_ready(self)
@@ -173,6 +189,7 @@ class Node:
             data_dir,
             offload=ports.threads.syncs,
             clock=ports.clock,
+            dice=ports.dice,
             node_id=config.node_id,
             config=MetadataLogConfig(
                 max_record_bytes_between_snapshots=config.metadata_log_max_record_bytes_between_snapshots
@@ -187,59 +204,46 @@ class Node:
             raise InvalidConfig(
                 f"{refusal} (in {data_dir.path}): neither can change; set it to that, or name another --data-dir"
             ) from None
-        cluster_id = config.cluster_id or new_cluster_id(ports.dice)
-        metadata.commit_now(lambda image: form_cluster(image, cluster_id))
-        given = config.topic_defaults.get(MIN_INSYNC_REPLICAS)
-        kept = metadata.commit_now(lambda image: keep_min_insync_replicas(image, given or DEFAULT_MIN_INSYNC_REPLICAS))
-        if given is not None and given != kept:
-            log.warning(
-                "min.insync.replicas=%s is not used: the cluster has had %s since it was made; "
-                "alter it for all brokers, not where one starts",
-                given,
-                kept,
-            )
         return metadata
 
     def _build(self, metadata: MetadataLog, logs: Logs) -> Broker:
         ports, config = self._ports, self.config
-        live = LiveConfig(config, metadata.image)
+        live = LiveConfig(config, metadata)
         metadata.subscribe(live.apply)  # first: whoever hears of a record finds the settings it leads to
         served = ServedTopics(
             metadata.image,
             logs,
             ports.threads.background,
-            lambda name: with_room_for_own(
-                name, resolve_topic(metadata.image.config_of(TOPIC_RESOURCE, name), live.current)
-            ),
+            live.topic_config,
+            node_id=config.node_id,
         )
         topics = Topics(live, metadata, served, ports.dice)
-        groups = GroupService(
-            GroupConfig.of(config),
-            image=metadata.image,
+        coordinators = GroupCoordinators(
+            GroupConfig.of(config.groups),
+            metadata=metadata,
             served=served,
             topics=topics,
             offload=ports.threads.reads,
             clock=ports.clock,
-            dice=ports.dice,
         )
-        markers = Markers(served, groups, ports.clock)
+        markers = Markers(served, coordinators, ports.clock)
         producer_ids = ProducerIds(metadata)
         transactions = TransactionService(
-            TransactionConfig.of(config),
+            TransactionConfig.of(config.transactions),
             served=served,
             topics=topics,
-            groups=groups,
+            groups=coordinators,
             markers=markers,
             producer_ids=producer_ids,
             offload=ports.threads.reads,
             clock=ports.clock,
         )
-        produce = Produce(ports.clock, ports.threads.compute, logs.data_dir.health)
-        produce.admission = groups.admission = transactions
+        groups = GroupService(coordinators, admission=transactions, clock=ports.clock, dice=ports.dice)
+        produce = Produce(ports.clock, ports.threads.compute, logs.data_dir.health, transactions)
         metadata.subscribe(served.apply)
-        metadata.subscribe(groups.apply)
+        metadata.subscribe(coordinators.apply)
         metadata.subscribe(transactions.apply)
-        live.subscribe(lambda settings: groups.configure(GroupConfig.of(settings)))
+        live.subscribe(lambda settings: coordinators.configure(GroupConfig.of(settings.groups)))
         return Broker(
             config=config,
             live=live,
@@ -273,41 +277,63 @@ class Node:
 
         broker.live.subscribe(follow)
 
-    async def _take_address(self, broker: Broker, connections: Connections) -> None:
-        """Bind the listener, and tell the cluster where this node is."""
-        listener = self.config.listeners[0]
-        try:
-            host, port = await connections.bind(listener.host, listener.port)
-        except OSError as error:
-            raise AddressNotAvailable(
-                f"cannot listen on {listener.host}:{listener.port} ({_words_of(error)}); name another with --listen"
-            ) from error
-        self.address = (host, port)
+    async def _take_addresses(self, connections: Connections) -> list[Endpoint]:
+        """Bind all listeners; returns where clients of each are told to connect."""
+        endpoints: list[Endpoint] = []
+        for listener in self.config.listeners:
+            try:
+                bound = await connections.bind(listener.host, listener.port, listener=listener.name)
+            except OSError as error:
+                raise AddressNotAvailable(
+                    f"cannot listen on {listener.host}:{listener.port} ({_words_of(error)}); name another with --listen"
+                ) from error
+            self.addresses[listener.name] = bound
+            endpoints.append(self._endpoint(listener, bound))
+        return endpoints
+
+    async def _join(self, metadata: MetadataLog, endpoints: Sequence[Endpoint], *, was_clean: bool) -> None:
+        """Form the cluster if there is none yet, and tell it where this node is and how it stopped."""
+        config, dice = self.config, self._ports.dice
+        cluster_id = config.cluster_id or new_cluster_id(dice)
+        given = config.topic_defaults.get(MIN_INSYNC_REPLICAS)
+        min_insync_replicas = given or str(TopicConfig().min_insync_replicas)
+        kept = await metadata.commit(
+            lambda image: start_cluster(image, cluster_id=cluster_id, min_insync_replicas=min_insync_replicas)
+        )
+        if given is not None and given != kept:
+            log.warning(
+                "min.insync.replicas=%s is not used: the cluster has had %s since it was made; "
+                "alter it for all brokers, not where one starts",
+                given,
+                kept,
+            )
+        incarnation = dice.uuid()
+        await _commit_or_assume(
+            metadata,
+            lambda image: register_node(
+                image,
+                node_id=config.node_id,
+                endpoints=endpoints,
+                rack=config.broker_rack,
+                incarnation=incarnation,
+                was_clean=was_clean,
+            ),
+        )
+
+    def _endpoint(self, listener: Listener, bound: tuple[str, int]) -> Endpoint:
+        """Where clients of a listener that is bound are told to connect."""
+        host, port = bound
         advertised = self.config.advertised(listener.name)
         if advertised is not None:
             host, port = advertised.host, advertised.port or port
         elif listener.host in ANY_HOST:
             host = socket.gethostname()
-        elif listener.host:
+        else:
             host = listener.host
-        broker.host, broker.port = host, port
-        incarnation = self._ports.dice.uuid()
-        _commit_or_assume(
-            broker.metadata,
-            lambda image: register_node(
-                image,
-                node_id=self.config.node_id,
-                host=host,
-                port=port,
-                rack=self.config.broker_rack,
-                incarnation=incarnation,
-            ),
-        )
+        return Endpoint(listener.name, host, port)
 
     def _open_logs(self, broker: Broker, data_dir: DataDir) -> None:
         """Open the logs that are on disk; remove those of topics that were deleted when the node went down."""
-        if not data_dir.was_clean and broker.image.topics:
-            _commit_or_assume(broker.metadata, lambda image: lead_anew(image, self.config.node_id))
         tell_recovery(data_dir, data_dir.open_logs(lambda name: _log_config(broker, name)))
         tell_damage(broker.served, data_dir)
         strays = [name for name in (*data_dir.logs, *data_dir.unreadable) if not is_known(broker.served, name)]
@@ -318,7 +344,22 @@ class Node:
             log.warning("files of a deleted topic cannot be removed (%s); remove them by hand", failure)
         for name in data_dir.logs:
             if name != METADATA_PARTITION:
-                broker.served.get_partition(*name).open_log()
+                broker.served.get_partition(*name).hold_log()
+
+
+def _report(broker: Broker, *parts: Reporter) -> None:
+    """Have all parts of a node name what they count."""
+    own: tuple[Reporter, ...] = (
+        broker.metadata,
+        broker.logs,
+        broker.fetch_sessions,
+        broker.groups,
+        broker.transactions,
+        broker.produce.record_checks,
+    )
+    for part in (*own, *parts):
+        part.report(broker.metrics)
+    broker.metrics.counter("log_lines_left_out_total", "Lines of the log that were too many to be written.", left_out)
 
 
 def check_data_dirs(config: BrokerConfig) -> None:
@@ -327,26 +368,12 @@ def check_data_dirs(config: BrokerConfig) -> None:
         raise InvalidConfig(f"log.dirs must name one directory, not {len(config.log_dirs)}")
 
 
-def _commit_or_assume(metadata: MetadataLog, decide: Callable[[Image], Decision[Any]]) -> None:
+async def _commit_or_assume(metadata: MetadataLog, decide: Callable[[Image], MetadataDecision[Any]]) -> None:
     """Commit; on a disk without room so that it is written before clients' records are taken again."""
     try:
-        metadata.commit_now(decide)
+        await metadata.commit(decide)
     except StorageExhausted:
         metadata.assume(decide)
-
-
-def lead_anew(image: Image, node_id: int) -> Decision[None]:
-    """A new leader epoch for all that this node leads: what it wrote and did not sync may be lost, and others know."""
-
-    def records() -> Iterator[MetadataRecord]:
-        for topic in image.topics.values():
-            for state in topic.partitions.values():
-                if state.leader == node_id:
-                    yield msgspec.structs.replace(
-                        state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1
-                    )
-
-    return Decision(list(records()), None)
 
 
 def _words_of(error: OSError) -> str:
@@ -358,9 +385,7 @@ def _words_of(error: OSError) -> str:
 
 def new_cluster_id(dice: Dice) -> str:
     """A name for a new cluster: 16 random bytes, as Kafka writes them."""
-    import base64  # noqa: PLC0415 - once in the life of a cluster
-
-    return base64.urlsafe_b64encode(dice.uuid().bytes).decode().rstrip("=")
+    return id_text(dice.uuid())
 
 
 def _maintenance_config(config: BrokerConfig) -> MaintenanceConfig:
@@ -387,6 +412,8 @@ def _limits(config: BrokerConfig) -> ConnectionLimits:
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=per_ip_overrides(config),
         max_idle_s=config.connections_max_idle_ms / 1000,
+        send_buffer_bytes=config.socket_send_buffer_bytes,
+        receive_buffer_bytes=config.socket_receive_buffer_bytes,
     )
 
 

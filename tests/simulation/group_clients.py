@@ -12,14 +12,19 @@ from uuid import UUID
 from barnabas.core.groups import embedded
 from barnabas.testing import wire_client as wire
 from barnabas.testing.wire_client import WireClient
-from tests.simulation.group_codes import (
-    BUSY,
+from barnabas.wire.apis import (
     CONSUMER_GROUP_DESCRIBE,
+    CREATE_TOPICS,
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
+    INCREMENTAL_ALTER_CONFIGS,
+    METADATA,
     OFFSET_COMMIT,
     OFFSET_FETCH,
+    Api,
 )
+from barnabas.wire.writing import Values
+from tests.simulation.group_codes import BUSY
 from tests.simulation.group_history import NO_OFFSET, At, Author, Commit, GroupHistory
 from tests.simulation.node_clients import OK, TOPIC_EXISTS, Client, World
 from tests.simulation.node_history import Violation
@@ -57,16 +62,19 @@ class GroupClient(Client):
             self._connected_s = self.world.now_s()
         return client
 
-    async def put(self, key: int, version: int, values: wire.Values, *, timeout_s: float = ANSWER_S) -> Any:
+    async def put(self, api: Api, version: int, values: Values, *, timeout_s: float = ANSWER_S) -> Any:
         """The answer, or None when the connection is lost. Silence where nothing is wrong is a violation."""
         client = await self.connect()
         try:
-            return await client.ask(key, version, values, timeout_s=timeout_s)
+            answer = await client.ask(api, version, values, timeout_s=timeout_s)
         except TimeoutError:
             if self._connected_s > self.world.disturbed_s:
-                raise Violation(f"{self.name}: API {key}, version {version}, had no answer in {timeout_s} s") from None
+                raise Violation(f"{self.name}: {api.name}, version {version}, had no answer in {timeout_s} s") from None
         except OSError:
             pass
+        else:
+            self.world.note_answer(api)
+            return answer
         self.world.counts["unanswered"] += 1
         self.hang_up()
         return None
@@ -75,10 +83,10 @@ class GroupClient(Client):
 
     async def create(self, topic: str, partitions: int) -> None:
         while True:
-            answer = await self.put(wire.CREATE_TOPICS, 7, wire.create_topic_request(topic, partitions=partitions))
+            answer = await self.put(CREATE_TOPICS, 7, wire.create_topic_request(topic, partitions=partitions))
             if answer is not None and answer.topics[0].error_code in (OK, TOPIC_EXISTS):
                 break
-        answer = await self.ask(wire.METADATA, 12, wire.metadata_request([topic]))
+        answer = await self.ask(METADATA, 12, wire.metadata_request([topic]))
         self.world.ids[topic] = answer.topics[0].topic_id
         self.world.counts_of[topic] = partitions
 
@@ -88,7 +96,7 @@ class GroupClient(Client):
             pass
         for name, value in (("internal.segment.bytes", "8192"), ("min.cleanable.dirty.ratio", "0.1")):
             answer = await self.ask(
-                wire.INCREMENTAL_ALTER_CONFIGS, 1, wire.set_config_request("__consumer_offsets", name, value)
+                INCREMENTAL_ALTER_CONFIGS, 1, wire.set_config_request("__consumer_offsets", name, value)
             )
             if answer.responses[0].error_code:
                 raise Violation(f"{name} cannot be set: {answer.responses[0]}")
@@ -204,7 +212,12 @@ class Loner(GroupClient):
 
     async def run(self) -> None:
         at, offset = At(self.group.topics[0], 0), 0
+        was_connected = await self.connect()
         while not self.world.is_over:
+            if await self.connect() is not was_connected:
+                # Before anything newer is committed, which would hide that the last is lost.
+                was_connected = await self.connect()
+                await self.fetch_committed(self.group, [at])
             offset += 1
             code = await self.commit(self.group, Author("", -1), {at: offset})
             if code not in (None, OK, *BUSY):

@@ -1,18 +1,6 @@
-"""The API keys and error codes of groups, as members meet them on the wire."""
+"""The error codes of groups, as members meet them on the wire."""
 
 from typing import Final
-
-OFFSET_COMMIT: Final = 8
-OFFSET_FETCH: Final = 9
-FIND_COORDINATOR: Final = 10
-JOIN_GROUP: Final = 11
-HEARTBEAT: Final = 12
-LEAVE_GROUP: Final = 13
-SYNC_GROUP: Final = 14
-DESCRIBE_GROUPS: Final = 15
-CONSUMER_GROUP_HEARTBEAT: Final = 68
-CONSUMER_GROUP_DESCRIBE: Final = 69
-
 
 BUSY: Final = (14, 15, 16)  # the coordinator loads, or is not there
 ILLEGAL_GENERATION: Final = 22

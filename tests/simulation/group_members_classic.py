@@ -4,18 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.core.groups import embedded
+from barnabas.wire.apis import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from tests.simulation.group_clients import GroupWorld
 from tests.simulation.group_codes import (
     BUSY,
     FENCED_INSTANCE,
-    FIND_COORDINATOR,
-    HEARTBEAT,
     ILLEGAL_GENERATION,
-    JOIN_GROUP,
-    LEAVE_GROUP,
     MEMBER_ID_REQUIRED,
     REBALANCING,
-    SYNC_GROUP,
     UNKNOWN_MEMBER,
 )
 from tests.simulation.group_history import SESSION_S, At, GroupHistory

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
+from barnabas.wire.apis import CONSUMER_GROUP_HEARTBEAT
 from tests.simulation.group_clients import GroupWorld, by_topic
 from tests.simulation.group_codes import (
     BUSY,
-    CONSUMER_GROUP_HEARTBEAT,
     FENCED_EPOCH,
     FENCED_INSTANCE,
     GROUP_NOT_FOUND,

@@ -13,6 +13,19 @@ from barnabas.core.records.batch import Codec
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.testing import wire_client as wire
 from barnabas.testing.wire_client import WireClient
+from barnabas.wire.apis import (
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
+    FETCH,
+    INCREMENTAL_ALTER_CONFIGS,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    Api,
+)
+from barnabas.wire.writing import Values
 from tests.simulation.node_history import Kind, PartitionHistory, State, TopicLife, Violation
 
 HOST: Final = "node"
@@ -55,6 +68,8 @@ class World(Protocol):
 
     def now_ms(self) -> int: ...
 
+    def note_answer(self, api: Api) -> None: ...
+
 
 class Target(NamedTuple):
     """A partition to write to or to read from."""
@@ -92,19 +107,21 @@ class Client:
             self._wire.close()
             self._wire = None
 
-    async def try_to_ask(self, key: int, version: int, values: wire.Values) -> Any:
+    async def try_to_ask(self, api: Api, version: int, values: Values) -> Any:
         """The answer, or None when it is not known what became of the request."""
         client = await self.connect()
         try:
-            return await client.ask(key, version, values, timeout_s=ANSWER_S)
+            answer = await client.ask(api, version, values, timeout_s=ANSWER_S)
         except (OSError, TimeoutError):
             self.world.counts["unanswered"] += 1
             self.hang_up()
             return None
+        self.world.note_answer(api)
+        return answer
 
-    async def ask(self, key: int, version: int, values: wire.Values) -> Any:
+    async def ask(self, api: Api, version: int, values: Values) -> Any:
         """The answer, asked for as often as it takes."""
-        while (answer := await self.try_to_ask(key, version, values)) is None:
+        while (answer := await self.try_to_ask(api, version, values)) is None:
             pass
         return answer
 
@@ -148,7 +165,7 @@ class Producer(Client):
         self.hang_up()
 
     async def _take_id(self) -> None:
-        answer = await self.ask(wire.INIT_PRODUCER_ID, self.random.choice((2, 4, 5)), wire.init_producer_id_request())
+        answer = await self.ask(INIT_PRODUCER_ID, self.random.choice((2, 4, 5)), wire.init_producer_id_request())
         if answer.error_code:
             raise Violation(f"no producer id: {answer.error_code!r}")
         if answer.producer_id in self.world.producer_ids:
@@ -229,7 +246,7 @@ class Producer(Client):
         request = wire.produce_request(
             {topic: {target.partition: batch.data}}, version=version, acks=self.acks, timeout_ms=3000
         )
-        return client.send(wire.PRODUCE, version, request)
+        return client.send(PRODUCE, version, request)
 
 
 # Consumers
@@ -277,7 +294,7 @@ class Consumer(Client):
             session_id=0 if session is None else session.id,
             session_epoch=-1 if session is None else session.epoch,
         )
-        answer = await self.try_to_ask(wire.FETCH, self.random.choice((13, 15)), request)
+        answer = await self.try_to_ask(FETCH, self.random.choice((13, 15)), request)
         if answer is None:
             return True
         if session is not None and not session.goes_on(answer):
@@ -307,7 +324,7 @@ class Consumer(Client):
     def _take_records(
         self, target: Target, offsets: dict[int, int], found: Any, on_records: Callable[[int, bytes], None] | None
     ) -> None:
-        data = whole_batches(found.records or b"")
+        data = whole_batches(bytes(found.records or b""))
         if on_records is not None and data:
             on_records(target.partition, data)
         offsets[target.partition] = target.history.note_fetched(
@@ -319,7 +336,7 @@ class Consumer(Client):
         if error_code != OFFSET_OUT_OF_RANGE or target.life.kind is not Kind.SHORT:
             raise Violation(f"{target.history.name} from {offsets[target.partition]} on: {error_code!r}")
         request = wire.list_offsets_request(target.life.name, {target.partition: wire.EARLIEST})
-        answer = await self.ask(wire.LIST_OFFSETS, 7, request)
+        answer = await self.ask(LIST_OFFSETS, 7, request)
         earliest = answer.topics[0].partitions[0].offset
         if earliest <= offsets[target.partition]:
             raise Violation(f"{target.history.name}: {offsets[target.partition]} is lost, it begins at {earliest}")
@@ -387,7 +404,7 @@ class Administrator(Client):
 
     async def verify(self) -> None:
         """Everything that was acknowledged is there, and nothing else."""
-        answer = await self.ask(wire.METADATA, 12, wire.metadata_request())
+        answer = await self.ask(METADATA, 12, wire.metadata_request())
         found = {topic.name: topic.topic_id for topic in answer.topics}
         wanted = {life.name: life.topic_id for life in self.world.lives.values()}
         if found != wanted:
@@ -400,7 +417,7 @@ class Administrator(Client):
     async def _create(self, name: str) -> None:
         kind, partitions, configs = TOPICS[name]
         request = wire.create_topic_request(name, partitions=partitions, configs=configs)
-        answer = await self.try_to_ask(wire.CREATE_TOPICS, 7, request)
+        answer = await self.try_to_ask(CREATE_TOPICS, 7, request)
         if answer is None:
             topic_id = await self._id_of(name)
             if topic_id is None:
@@ -426,7 +443,7 @@ class Administrator(Client):
     async def _delete(self, name: str) -> None:
         life = self.world.lives.pop(name)
         life.state = State.CHANGING
-        answer = await self.try_to_ask(wire.DELETE_TOPICS, 6, wire.delete_topic_request(life.topic_id))
+        answer = await self.try_to_ask(DELETE_TOPICS, 6, wire.delete_topic_request(life.topic_id))
         if answer is not None:
             (deleted,) = answer.responses
             if deleted.error_code:
@@ -441,7 +458,7 @@ class Administrator(Client):
     async def _configure(self, name: str) -> None:
         value = str(self.random.randrange(500_000, 1_000_000))
         request = wire.set_config_request(name, "max.message.bytes", value)
-        answer = await self.try_to_ask(wire.INCREMENTAL_ALTER_CONFIGS, 1, request)
+        answer = await self.try_to_ask(INCREMENTAL_ALTER_CONFIGS, 1, request)
         if answer is not None:
             (altered,) = answer.responses
             if altered.error_code:
@@ -458,12 +475,12 @@ class Administrator(Client):
     async def _id_of(self, name: str) -> Any:
         """The id of a topic, once it is certain what became of the request that may have made or removed it."""
         await asyncio.sleep(1)
-        answer = await self.ask(wire.METADATA, 12, wire.metadata_request([name]))
+        answer = await self.ask(METADATA, 12, wire.metadata_request([name]))
         (topic,) = answer.topics
         return None if topic.error_code == UNKNOWN_TOPIC else topic.topic_id
 
     async def _setting(self, topic: str) -> str:
-        answer = await self.ask(wire.DESCRIBE_CONFIGS, 4, wire.describe_config_request(topic, ["max.message.bytes"]))
+        answer = await self.ask(DESCRIBE_CONFIGS, 4, wire.describe_config_request(topic, ["max.message.bytes"]))
         (result,) = answer.results
         (config,) = result.configs
         return str(config.value)

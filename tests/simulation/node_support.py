@@ -8,28 +8,30 @@ power cut, and after a clean stop. A failure names its seed.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from barnabas.core.records.batch import iter_batches
 from barnabas.core.records.record import decode_batch
 from barnabas.node import Node, Ports
 from barnabas.runtime.offload import Threads
-from barnabas.services.broker_config import BrokerConfig
-from barnabas.services.catalogue.listener import Listener
+from barnabas.services.settings.broker_config import BrokerConfig
+from barnabas.services.settings.catalogue.listener import Listener
 from barnabas.storage.names import parse_partition
 from barnabas.testing.disk import Keep, SimulatedCrash, SimulatedDisk
 from barnabas.testing.link import NetworkConfig
 from barnabas.testing.network import LOCALHOST
 from barnabas.testing.simulation import Simulation
 from barnabas.testing.wire_client import ACKS_ALL
+from barnabas.wire.apis import Api
 from tests.simulation.node_clients import HOST, PORT, Administrator, Consumer, Producer
 from tests.simulation.node_history import TopicLife, Violation
 
 DATA: Final = "/data"
 FAULTS: Final = 7
+ANSWER_CHANCE: Final = 0.2  # that an answer is the last one of a node that is to lose power at one
 RECOVERY_S: Final = 60.0
 NETWORK: Final = NetworkConfig(spike_chance=0.02, reset_chance=0.002, refuse_chance=0.01)
 CONFIG: Final = BrokerConfig(
@@ -62,6 +64,7 @@ class NodeWorld:
     config = CONFIG
     faults = FAULTS
     gap_s = 1.0  # between faults, on average
+    promises: frozenset[Api] = frozenset()  # APIs at whose answers the node loses power, at every other fault
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
@@ -74,6 +77,7 @@ class NodeWorld:
         self._disk.on_crash = self._note_crash
         simulation._disks[HOST] = self._disk
         self._has_crashed = asyncio.Event()
+        self._is_last_answer_due = False
         self._node: Node | None = None
         self._running: asyncio.Task[None] | None = None
         self._failure: asyncio.Future[None] | None = None
@@ -85,6 +89,13 @@ class NodeWorld:
 
     def now_ms(self) -> int:
         return self.simulation.clock(LOCALHOST).now_ms()
+
+    def note_answer(self, api: Api) -> None:
+        """A client has been told something, in this turn of the loop: from now on it must hold, come what may."""
+        if self._is_last_answer_due and api in self.promises and self._random.random() < ANSWER_CHANCE:
+            self._is_last_answer_due = False
+            self._crash(Keep.NOTHING)
+            self._has_crashed.set()
 
     # The scenario.
 
@@ -202,21 +213,26 @@ class NodeWorld:
     # Faults.
 
     async def _break_things(self) -> None:
-        for _ in range(self.faults):
+        for number in range(self.faults):
             await asyncio.sleep(self._random.expovariate(1 / self.gap_s))
-            fault = self._random.choices(
-                (
-                    self._lose_power,
-                    self._lose_power_soon,
-                    self._lose_process,
-                    self._stop_cleanly,
-                    self._reset,
-                    self._cut,
-                ),
-                weights=(3, 4, 2, 1, 2, 1),
-            )[0]
+            fault = self._choose_fault(is_aimed=bool(self.promises) and number % 2 == 1)
             await fault()
             self.counts[fault.__name__.strip("_")] += 1
+
+    def _choose_fault(self, *, is_aimed: bool) -> Callable[[], Coroutine[Any, Any, None]]:
+        if is_aimed:
+            return self._lose_power_at_an_answer
+        return self._random.choices(
+            (
+                self._lose_power,
+                self._lose_power_soon,
+                self._lose_process,
+                self._stop_cleanly,
+                self._reset,
+                self._cut,
+            ),
+            weights=(3, 4, 2, 1, 2, 1),
+        )[0]
 
     async def _lose_power(self) -> None:
         self._crash()
@@ -249,6 +265,18 @@ class NodeWorld:
             self._kill()
         else:
             self._crash()
+        await self._start_again()
+
+    async def _lose_power_at_an_answer(self) -> None:
+        """Before the node does anything more for what it has just said: what it said too early is lost for certain."""
+        self._is_last_answer_due = True
+        try:
+            async with asyncio.timeout(5):
+                await self._has_crashed.wait()
+        except TimeoutError:
+            self._is_last_answer_due = False
+            return
+        self.counts["crash at an answer"] += 1
         await self._start_again()
 
     async def _start_again(self) -> None:

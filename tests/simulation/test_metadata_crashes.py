@@ -15,8 +15,8 @@ import pytest
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.metadata import (
-    Decision,
     Image,
+    MetadataDecision,
     MetadataRecord,
     NewTopic,
     allocate_producer_ids,
@@ -27,16 +27,19 @@ from barnabas.core.metadata import (
     register_node,
     set_configs,
 )
-from barnabas.core.metadata.records import BROKER_RESOURCE, decode_record
-from barnabas.core.records.record import Record
+from barnabas.core.metadata.records import BROKER_RESOURCE, Endpoint, decode_record
+from barnabas.core.records.batch import BatchHeader, Buffer
+from barnabas.core.records.record import decode_records
 from barnabas.runtime.metadata_log import MetadataLog, MetadataLogConfig
-from barnabas.storage import metadata_loading, metadata_snapshot
+from barnabas.storage import metadata_snapshot
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.disk import Disk
-from barnabas.storage.metadata_snapshot import MetadataSnapshots
+from barnabas.storage.metadata_snapshot import MetadataSnapshots, SnapshotId
+from barnabas.storage.quorum_log import QuorumLog
 from barnabas.storage.truncate import delete_before
 from barnabas.storage.unsynced import FlushPlan
+from barnabas.testing.dice import SimulatedDice
 from barnabas.testing.disk import Keep, SimulatedCrash, SimulatedDisk
 from tests.simulation.seeded import seeds
 
@@ -106,7 +109,9 @@ class MetadataMachine:
             for _ in data_dir.open_logs(lambda _partition: LogConfig()):
                 pass
         offload = YieldingOffload(self.random)
-        metadata = MetadataLog.open(data_dir, offload=offload, clock=FixedClock(), config=self._config)
+        metadata = MetadataLog.open(
+            data_dir, offload=offload, clock=FixedClock(), dice=SimulatedDice(self.random), config=self._config
+        )
         self.counts["cut commit"] += sum("interrupted" in note for note in metadata.notes)
         return data_dir, metadata
 
@@ -117,63 +122,85 @@ class MetadataMachine:
             self.disk.crash(self.random.choice((Keep.RANDOM, Keep.RANDOM, Keep.NOTHING, Keep.EVERYTHING)))
 
     async def _work(self, metadata: MetadataLog, data_dir: DataDir) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await metadata.start(tasks)
+                await self._commit_some(metadata, data_dir)
+                await metadata.close()
+        except BaseExceptionGroup as group:
+            crash = group.subgroup(SimulatedCrash)
+            if crash is None:
+                raise
+            raise SimulatedCrash from crash
         if self.random.random() < 0.5:
-            self._note_reply(metadata, metadata.commit_now(self._noting(self._register)))
+            data_dir.close()
+            self.counts["clean"] += 1
+        self.disk.restart()
+
+    async def _commit_some(self, metadata: MetadataLog, data_dir: DataDir) -> None:
+        if self.random.random() < 0.5:
+            self._note_reply(metadata, await metadata.commit(self._noting(self._register)))
         for _ in range(self.random.randrange(12)):
-            if self.random.random() < 0.2:
-                self.disk.crash_after(self.random.randrange(3))  # while the next commit is written
             count = self.random.choice((1, 1, 3))
+            if self.random.random() < 0.2:
+                self.disk.crash_after(self.random.randrange(count, count + 2))  # while the next commits are synced
             outcomes = await asyncio.gather(*(self._commit(metadata) for _ in range(count)), return_exceptions=True)
             for outcome in outcomes:
                 if isinstance(outcome, BaseException):
                     raise outcome
             if self.random.random() < 0.2:
                 data_dir.checkpoint()
+        await metadata.wait_snapshot()
         self.counts["snapshot"] += metadata.snapshot is not None
-        if self.random.random() < 0.5:
-            await metadata.close()
-            data_dir.close()
-            self.counts["clean"] += 1
-        self.disk.restart()
 
     async def _commit(self, metadata: MetadataLog) -> None:
         with suppress(BarnabasError):  # what the decision refuses; the disk does not fail here
             self._note_reply(metadata, await metadata.commit(self._noting(self._decide)))
 
-    def _noting(self, decide: Callable[[Image], Decision[object]]) -> Callable[[Image], Decision[int]]:
+    def _noting(self, decide: Callable[[Image], MetadataDecision[object]]) -> Callable[[Image], MetadataDecision[int]]:
         """The same decision; its reply is its place in the log."""
 
-        def noting(image: Image) -> Decision[int]:
+        def noting(image: Image) -> MetadataDecision[int]:
             decision = decide(image)
             if decision.records:
                 self.decided.append(decision.records)
-            return Decision(decision.records, len(self.decided))
+            return MetadataDecision(decision.records, len(self.decided))
 
         return noting
 
     def _note_reply(self, metadata: MetadataLog, place: int) -> None:
-        self.acknowledged = place
+        self.acknowledged = max(self.acknowledged, place)
         self.counts["commit"] += 1
-        if metadata.image != image_of(self.decided[:place]):
+        if self._find(metadata.image, place) is None:  # those decided after it may be there, too
             raise Violation(f"after commit {place} the image is not what the commits make")
 
+    def _find(self, image: Image, first: int) -> int | None:
+        """How many of the commits, so many at least, make this image."""
+        made = image_of(self.decided[:first])
+        for place in range(first, len(self.decided) + 1):
+            if image == made:
+                return place
+            for record in self.decided[place] if place < len(self.decided) else ():
+                made.apply(record)
+        return None
+
     def _check_recovered(self, image: Image) -> None:
-        """All that was acknowledged is there, perhaps the one that was under way, and nothing else."""
-        if image == image_of(self.decided[: self.acknowledged]):
-            del self.decided[self.acknowledged :]
-            return
-        if len(self.decided) == self.acknowledged or image != image_of(self.decided[: self.acknowledged + 1]):
+        """All that was acknowledged is there, perhaps some of those under way, in their order, and nothing else."""
+        place = self._find(image, self.acknowledged)
+        if place is None:
             raise Violation(f"of {self.acknowledged} commits recovery made something else")
-        self.acknowledged += 1  # seen: from now on it must stay
-        del self.decided[self.acknowledged :]
-        self.counts["unacknowledged"] += 1
+        self.counts["unacknowledged"] += place - self.acknowledged
+        self.acknowledged = place  # seen: from now on it must stay
+        del self.decided[place:]
 
     # What is decided.
 
-    def _register(self, image: Image) -> Decision[object]:
-        return register_node(image, node_id=0, host="h", port=1, rack=None, incarnation=self._new_id())
+    def _register(self, image: Image) -> MetadataDecision[object]:
+        return register_node(
+            image, node_id=0, endpoints=[Endpoint("PLAINTEXT", "h", 1)], rack=None, incarnation=self._new_id()
+        )
 
-    def _decide(self, image: Image) -> Decision[object]:
+    def _decide(self, image: Image) -> MetadataDecision[object]:
         random = self.random
         name = f"topic{random.randrange(4)}"
         match random.randrange(10):
@@ -236,14 +263,14 @@ def reply_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_every_batch_for_a_commit(patch: pytest.MonkeyPatch) -> None:
-    def read(_reader: commits.CommitReader, records: Iterable[Record]) -> Iterable[Sequence[MetadataRecord]]:
-        yield [decode_record(record.value or b"") for record in records]
+    def read(_reader: commits.CommitReader, batch: Buffer, header: BatchHeader) -> Iterable[Sequence[MetadataRecord]]:
+        yield [decode_record(record.value or b"") for record in decode_records(batch, 0, header)]
 
     patch.setattr(commits.CommitReader, "read", read)
 
 
-def leave_half_a_commit_in_the_log(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(metadata_loading, "truncate_to", lambda *_arguments: None)
+def glue_half_a_commit_to_the_next(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(commits.CommitReader, "_drop", lambda _reader: None)
 
 
 def write_snapshots_without_a_sync(patch: pytest.MonkeyPatch) -> None:
@@ -254,10 +281,11 @@ def write_snapshots_without_a_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_history_without_a_snapshot(patch: pytest.MonkeyPatch) -> None:
+    def forget_history(log: QuorumLog) -> tuple[list[SnapshotId], int]:
+        return [], delete_before(log._log, log.flushed_offset)
+
     patch.setattr(MetadataSnapshots, "write", lambda *_arguments: None)
-    patch.setattr(
-        MetadataLog, "_forget_before", lambda metadata, _kept: delete_before(metadata._log, metadata.high_watermark)
-    )
+    patch.setattr(QuorumLog, "forget_history", forget_history)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +293,7 @@ def forget_history_without_a_snapshot(patch: pytest.MonkeyPatch) -> None:
     [
         reply_before_the_sync,
         take_every_batch_for_a_commit,
-        leave_half_a_commit_in_the_log,
+        glue_half_a_commit_to_the_next,
         write_snapshots_without_a_sync,
         forget_history_without_a_snapshot,
     ],

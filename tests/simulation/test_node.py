@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from barnabas.core.metadata.records import MetadataRecord
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import BatchHeader
 from barnabas.core.replica.producers import ProducerStates
-from barnabas.runtime.metadata_log import MetadataLog
-from barnabas.runtime.partition import AckCallback, Partition
+from barnabas.runtime.acks import AckCallback
+from barnabas.runtime.applied_metadata import AppliedMetadata
+from barnabas.runtime.partition import Partition
+from barnabas.runtime.raft_driver import Proposal
 from barnabas.storage.checkpoints import Checkpoints
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Appended, Log
@@ -76,12 +77,13 @@ def leave_the_files_of_deleted_topics(patch: pytest.MonkeyPatch) -> None:
 
 
 def answer_before_the_metadata_is_synced(patch: pytest.MonkeyPatch) -> None:
-    async def settle(metadata: MetadataLog, records: Sequence[MetadataRecord]) -> None:
-        metadata._log.flushed_offset = metadata._log.end_offset
-        metadata._apply(records)
-        metadata._notify(records)
+    note = AppliedMetadata.note_proposal
 
-    patch.setattr(MetadataLog, "_settle", settle)
+    def note_and_apply(applied: AppliedMetadata, proposal: Proposal) -> None:
+        note(applied, proposal)
+        applied.commit_to(proposal.end_offset)
+
+    patch.setattr(AppliedMetadata, "note_proposal", note_and_apply)
 
 
 def forget_producers_over_a_restart(patch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.simulation.storage_machine import RULES, Machine, snapshots_every
+from tests.support.examples import examples
 
 SEEDS = st.integers(0, 2**16)
 
@@ -32,4 +33,4 @@ class LifeOfADataDirectory(RuleBasedStateMachine):
 
 
 TestLifeOfADataDirectory = LifeOfADataDirectory.TestCase
-TestLifeOfADataDirectory.settings = settings(max_examples=300, stateful_step_count=40)
+TestLifeOfADataDirectory.settings = settings(max_examples=examples(300), stateful_step_count=40)

@@ -18,23 +18,28 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from barnabas.core.records.record import Record, encode_batch
-from barnabas.testing import wire_client as wire
+from barnabas.wire.apis import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    OFFSET_FETCH,
+    PRODUCE,
+    TXN_OFFSET_COMMIT,
+    Api,
+)
+from barnabas.wire.writing import Values
 from tests.simulation.group_history import At
 from tests.simulation.node_clients import Client, World
 from tests.simulation.node_history import Violation
 from tests.simulation.transaction_history import Bank, Fate, Step, Transfer
 from tests.simulation.transaction_requests import (
-    ADD_OFFSETS,
-    ADD_PARTITIONS,
     DUPLICATE_SEQUENCE,
-    END_TXN,
     NOBODY,
-    OFFSET_FETCH,
     OK,
     OUT_OF_ORDER,
     REFUSALS,
     RETRIED,
-    TXN_OFFSET_COMMIT,
     UNCERTAIN,
     UNSTABLE_OFFSET,
     Identity,
@@ -83,16 +88,18 @@ class Asking(Client):
 
     world: TransactionWorld
 
-    async def put(self, key: int, version: int, values: wire.Values) -> Any:
+    async def put(self, api: Api, version: int, values: Values) -> Any:
         """The answer, or None when the connection is lost or it took too long."""
         client = await self.connect()
         timeout_s = ANSWER_S[-1] if self.world.is_calm else self.random.choice(ANSWER_S)
         try:
-            return await client.ask(key, version, values, timeout_s=timeout_s)
+            answer = await client.ask(api, version, values, timeout_s=timeout_s)
         except (OSError, TimeoutError):
             self.world.counts["unanswered"] += 1
             self.hang_up()
             return None
+        self.world.note_answer(api)
+        return answer
 
     async def pause(self) -> None:
         await asyncio.sleep(self.random.uniform(0.02, 0.2))
@@ -125,6 +132,8 @@ class TransactionalProducer(Asking):
 
     abort_chance = 0.25  # that it aborts a transaction on purpose
     new_chance = 0.6  # that it is of the newer generation
+    late_chance = 0.5  # that somebody writes into a transaction while it is aborted
+    announce_chance = 0.5  # that an older one announces what is written late, and all partitions before the first
     reuse_chance = 0.3  # that an older one uses the sequence numbers of what it has aborted again
 
     def __init__(
@@ -179,7 +188,7 @@ class TransactionalProducer(Asking):
         values = init_producer_id(self.transactional_id, identity, timeout_s=self._timeout_s)
         self._position = None
         try:
-            answer = await self._insist(wire.INIT_PRODUCER_ID, version, values, identity)
+            answer = await self._insist(INIT_PRODUCER_ID, version, values, identity)
         except Refused as refusal:
             if identity == NOBODY:
                 raise Violation(f"{self.name}: no producer id, but {refusal.code}") from refusal
@@ -221,13 +230,15 @@ class TransactionalProducer(Asking):
 
     async def _transact(self) -> Transfer:
         is_commit = self.world.is_calm or self.random.random() >= self.abort_chance
-        late = None if is_commit or self.random.random() < 0.5 else self.random.choice((SAVINGS, *ACCOUNTS))
+        late = (
+            None if is_commit or self.random.random() >= self.late_chance else self.random.choice((SAVINGS, *ACCOUNTS))
+        )
         transfer, amounts = self._plan([at for at in ACCOUNTS if at != late])
         sequences = self._sequences.copy()
         batches = {at: self._make(transfer, at, amount) for at, amount in amounts.items()}
         try:
             await self._write(batches)
-            if late is not None and not self.is_new and self.random.random() < 0.5:
+            if late is not None and not self.is_new and self.random.random() < self.announce_chance:
                 await self._add_partitions([late])
             if transfer.step is not None:
                 await self._commit_offset(transfer, transfer.step)
@@ -275,7 +286,7 @@ class TransactionalProducer(Asking):
         return bytes(batch)
 
     async def _write(self, batches: Mapping[At, bytes]) -> None:
-        if not self.is_new and self.random.random() < 0.5:
+        if not self.is_new and self.random.random() < self.announce_chance:
             await self._add_partitions(batches)
         places = list(batches)
         size = self.random.choice((1, 1, len(places)))  # at a time
@@ -288,14 +299,14 @@ class TransactionalProducer(Asking):
 
     async def _add_partitions(self, partitions: Iterable[At]) -> None:
         values = add_partitions(self.transactional_id, self.identity, partitions)
-        await self._insist(ADD_PARTITIONS, 3, values, self.identity)
+        await self._insist(ADD_PARTITIONS_TO_TXN, 3, values, self.identity)
 
     async def _produce(self, batches: Mapping[At, bytes]) -> None:
         pending = dict(batches)
         while pending:
             version = self.random.choice((12, 13) if self.is_new else (9, 11))
             values = produce(self.transactional_id, pending, version=version, ids=self.world.ids)
-            answer = await self._try(wire.PRODUCE, version, values, self.identity)
+            answer = await self._try(PRODUCE, version, values, self.identity)
             for at, code in () if answer is None else self._codes_of(answer):
                 if code in (OK, DUPLICATE_SEQUENCE):
                     pending.pop(at)
@@ -332,8 +343,8 @@ class TransactionalProducer(Asking):
         values = produce(self.transactional_id, {at: bytes(batch)}, version=version, ids=self.world.ids)
         await asyncio.sleep(self.random.choice((0, 0, 0.01, 0.3)))
         other = Asking(self.world, f"{self.name}/late{self._serial}")
-        self.world.note_sent(Sent(wire.PRODUCE, version, values, self.transactional_id, identity, is_new))
-        await other.put(wire.PRODUCE, version, values)
+        self.world.note_sent(Sent(PRODUCE, version, values, self.transactional_id, identity, is_new))
+        await other.put(PRODUCE, version, values)
         other.hang_up()
         self._is_uncertain = True
         self.world.counts["late"] += 1
@@ -342,7 +353,7 @@ class TransactionalProducer(Asking):
         await self._perhaps_hang()
         if not self.is_new:
             values = add_offsets(self.transactional_id, self.identity, step.group)
-            await self._insist(ADD_OFFSETS, 3, values, self.identity)
+            await self._insist(ADD_OFFSETS_TO_TXN, 3, values, self.identity)
         values = commit_offset(
             self.transactional_id, self.identity, step.group, step.source, step.end_offset, transfer.name
         )
@@ -379,18 +390,18 @@ class TransactionalProducer(Asking):
 
     # Sending.
 
-    async def _try(self, key: int, version: int, values: wire.Values, identity: Identity) -> Any:
+    async def _try(self, api: Api, version: int, values: Values, identity: Identity) -> Any:
         """Send a request once; None when it is not known what became of it."""
-        self.world.note_sent(Sent(key, version, values, self.transactional_id, identity, self.is_new))
-        answer = await self.put(key, version, values)
+        self.world.note_sent(Sent(api, version, values, self.transactional_id, identity, self.is_new))
+        answer = await self.put(api, version, values)
         self._is_uncertain |= answer is None
         return answer
 
-    async def _insist(self, key: int, version: int, values: wire.Values, identity: Identity) -> Any:
+    async def _insist(self, api: Api, version: int, values: Values, identity: Identity) -> Any:
         """Send a request until it is answered, one way or the other."""
         while True:
-            answer = await self._try(key, version, values, identity)
-            code = None if answer is None else code_of(key, answer)
+            answer = await self._try(api, version, values, identity)
+            code = None if answer is None else code_of(api, answer)
             if code == OK:
                 return answer
             if code is not None and code not in RETRIED:

@@ -63,14 +63,14 @@ def install(patch: pytest.MonkeyPatch) -> None:
         reach(DECIDED)
         return await write(markers, end, names)
 
-    def append_one(markers: Markers, end: Any, name: Any) -> tuple[Partition, int]:
+    def append_one(markers: Markers, end: Any, name: Any) -> tuple[Partition, int, int]:
         appended = append_marker(markers, end, name)
         reach(MARKING)
         return appended
 
-    async def wait(partition: Partition, end_offset: int) -> None:
+    async def wait(partition: Partition, end_offset: int, *, leader_epoch: int, give_up_at: float) -> None:
         reach(SYNCING)
-        await wait_acked(partition, end_offset)
+        await wait_acked(partition, end_offset, leader_epoch=leader_epoch, give_up_at=give_up_at)
 
     patch.setattr(TransactionCoordinator, "_append", append_entries)
     patch.setattr(Markers, "write", write_markers)

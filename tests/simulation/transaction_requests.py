@@ -4,14 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from barnabas.testing import wire_client as wire
+from barnabas.wire.apis import ADD_PARTITIONS_TO_TXN, TXN_OFFSET_COMMIT, Api
+from barnabas.wire.writing import Values
 from tests.simulation.group_history import At
-
-OFFSET_FETCH: Final = 9
-ADD_PARTITIONS: Final = 24
-ADD_OFFSETS: Final = 25
-END_TXN: Final = 26
-TXN_OFFSET_COMMIT: Final = 28
-LIST_TRANSACTIONS: Final = 66
 
 OK: Final = 0
 OUT_OF_ORDER: Final = 45
@@ -38,15 +33,15 @@ NOBODY: Final = Identity(-1, -1)
 class Sent(NamedTuple):
     """A request as it was sent, for whoever delivers it once more."""
 
-    key: int
+    api: Api
     version: int
-    values: wire.Values
+    values: Values
     transactional_id: str
     identity: Identity
     is_new: bool  # its producer has an epoch for each transaction
 
 
-def init_producer_id(transactional_id: str, identity: Identity, *, timeout_s: float) -> wire.Values:
+def init_producer_id(transactional_id: str, identity: Identity, *, timeout_s: float) -> Values:
     return {
         "transactional_id": transactional_id,
         "transaction_timeout": int(timeout_s * 1000),
@@ -55,7 +50,7 @@ def init_producer_id(transactional_id: str, identity: Identity, *, timeout_s: fl
     }
 
 
-def add_partitions(transactional_id: str, identity: Identity, partitions: Iterable[At]) -> wire.Values:
+def add_partitions(transactional_id: str, identity: Identity, partitions: Iterable[At]) -> Values:
     """Version 3."""
     return {
         "v3_and_below_transactional_id": transactional_id,
@@ -67,13 +62,11 @@ def add_partitions(transactional_id: str, identity: Identity, partitions: Iterab
     }
 
 
-def add_offsets(transactional_id: str, identity: Identity, group: str) -> wire.Values:
+def add_offsets(transactional_id: str, identity: Identity, group: str) -> Values:
     return {**_who(transactional_id, identity), "group_id": group}
 
 
-def commit_offset(
-    transactional_id: str, identity: Identity, group: str, source: At, offset: int, tag: str
-) -> wire.Values:
+def commit_offset(transactional_id: str, identity: Identity, group: str, source: At, offset: int, tag: str) -> Values:
     """Of a group without members; version 3 and on."""
     partition = {
         "partition_index": source.partition,
@@ -91,11 +84,11 @@ def commit_offset(
     }
 
 
-def end_transaction(transactional_id: str, identity: Identity, *, is_commit: bool) -> wire.Values:
+def end_transaction(transactional_id: str, identity: Identity, *, is_commit: bool) -> Values:
     return {**_who(transactional_id, identity), "committed": is_commit}
 
 
-def fetch_offset(group: str, source: At, *, is_stable: bool) -> wire.Values:
+def fetch_offset(group: str, source: At, *, is_stable: bool) -> Values:
     """Version 8."""
     topics = [{"name": source.topic, "partition_indexes": [source.partition]}]
     return {"groups": [{"group_id": group, "topics": topics}], "require_stable": is_stable}
@@ -103,7 +96,7 @@ def fetch_offset(group: str, source: At, *, is_stable: bool) -> wire.Values:
 
 def produce(
     transactional_id: str, batches: Mapping[At, bytes], *, version: int, ids: Mapping[str, Any], timeout_ms: int = 3000
-) -> wire.Values:
+) -> Values:
     by_name: dict[Any, dict[int, bytes]] = {}
     for at, data in batches.items():
         by_name.setdefault(ids[at.topic] if version >= 13 else at.topic, {})[at.partition] = data
@@ -126,12 +119,12 @@ def by_topic(partitions: Iterable[At]) -> dict[str, list[int]]:
     return found
 
 
-def code_of(key: int, answer: Any) -> int:
+def code_of(api: Api, answer: Any) -> int:
     """What an answer says that has one code, or that of the first partition that has one."""
-    if key == ADD_PARTITIONS:
+    if api == ADD_PARTITIONS_TO_TXN:
         results = [each for topic in answer.results_by_topic_v3_and_below for each in topic.results_by_partition]
         return next((int(each.partition_error_code) for each in results if each.partition_error_code), OK)
-    if key == TXN_OFFSET_COMMIT:
+    if api == TXN_OFFSET_COMMIT:
         offsets = [each for topic in answer.topics for each in topic.partitions]
         return next((int(each.error_code) for each in offsets if each.error_code), OK)
     return int(answer.error_code)

@@ -16,14 +16,18 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from barnabas.core.coordination import Decision
 from barnabas.core.transactions import initialising
-from barnabas.core.transactions.decision import Decision
+from barnabas.core.transactions.decision import TransactionDecision
 from barnabas.core.transactions.initialising import AbortFirst, Initialised
 from barnabas.core.transactions.producers import LAST_USED_EPOCH
 from barnabas.core.transactions.records import TransactionRecord
+from barnabas.services.settings.catalogue.group_settings import GroupSettings
+from barnabas.services.settings.catalogue.transaction_settings import TransactionSettings
 from barnabas.testing.disk import Keep, SimulatedCrash
 from barnabas.testing.link import NetworkConfig
 from barnabas.testing.simulation import Simulation
+from barnabas.wire.apis import END_TXN, INIT_PRODUCER_ID, TXN_OFFSET_COMMIT
 from tests.simulation.group_history import At
 from tests.simulation.node_clients import HOST
 from tests.simulation.node_history import Violation
@@ -38,9 +42,12 @@ from tests.simulation.transaction_watchers import Auditor, Echo, Reader
 GROUPS: Final = ("group0", "group1")
 STEPS: Final = tuple(Step(group, At("source", number), 0, 0) for number, group in enumerate(GROUPS))
 CUTS: Final = 5  # of power, in one run that is about those
+SLOW_SYNC_S: Final = 0.03
 SETTLING_S: Final = max(TIMEOUTS_S) + 5
 TRANSACTION_CONFIG: Final = msgspec.structs.replace(
-    CONFIG, offsets_topic_num_partitions=2, transaction_state_log_num_partitions=2
+    CONFIG,
+    groups=GroupSettings(offsets_topic_num_partitions=2),
+    transactions=TransactionSettings(transaction_state_log_num_partitions=2),
 )
 SLOW_NETWORK: Final = NetworkConfig(spike_chance=0.02, max_spike_s=1.5, reset_chance=0.003, refuse_chance=0.01)
 
@@ -51,6 +58,7 @@ class BankWorld(NodeWorld):
     config = TRANSACTION_CONFIG
     faults = 7
     gap_s = 1.5
+    promises = frozenset((END_TXN, INIT_PRODUCER_ID, TXN_OFFSET_COMMIT))
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation)
@@ -145,7 +153,10 @@ class BankWorld(NodeWorld):
 
     def make_producers(self) -> Sequence[TransactionalProducer]:
         """Some alone with their ids, some in pairs that replace each other, some that work off a source."""
+        forgetful = TransactionalProducer(self, "forgetful", "forgetful")
+        forgetful.abort_chance, forgetful.new_chance, forgetful.reuse_chance = 0.5, 0.0, 1.0
         return [
+            forgetful,
             TransactionalProducer(self, "alone0", "alone0"),
             TransactionalProducer(self, "alone1", "alone1", trouble=0),
             TransactionalProducer(self, "pair0", "pair"),
@@ -231,25 +242,40 @@ def hang_up_at(point: str) -> Run:
 
     class HangUpWorld(SmallBankWorld):
         async def disturb(self) -> None:
+            self._has_hung_up = asyncio.Event()
             POINTS_OF_NODE.crash = self._hang_up_now
-            for _ in range(2 * CUTS):
+            for _ in range(CUTS):
                 POINTS_OF_NODE.armed = point
-                await asyncio.sleep(0.2)
+                async with soon(f"a transaction is {point}"):
+                    await self._has_hung_up.wait()
+                self._has_hung_up.clear()
 
         def _hang_up_now(self) -> None:
             self.simulation.network.reset_between(HOST)
             self.counts[f"hung up when {point}"] += 1
+            self._has_hung_up.set()
 
     return lambda seed: run_bank(HangUpWorld, seed)
 
 
 class UndecidedWorld(SmallBankWorld):
-    """Older producers that abort most of the time, while they still write: nothing else goes wrong."""
+    """Older producers that abort most of the time, while they still write, on a disk so slow that the end of a
+    transaction is often decided while its coordinator is asked about a write: nothing else goes wrong.
+    """
+
+    config = msgspec.structs.replace(
+        TRANSACTION_CONFIG, transactions=TransactionSettings(transaction_state_log_num_partitions=1)
+    )
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation)
+        simulation.offload(HOST).max_delay_s = SLOW_SYNC_S
 
     def make_producers(self) -> Sequence[TransactionalProducer]:
-        producers = super().make_producers()
+        producers = [TransactionalProducer(self, f"alone{n}", f"alone{n}", trouble=0) for n in range(8)]
         for producer in producers:
             producer.abort_chance, producer.new_chance = 0.7, 0.0
+            producer.late_chance = producer.announce_chance = 1.0
         return producers
 
     async def disturb(self) -> None:
@@ -264,10 +290,10 @@ def run_undecided(seed: int) -> tuple[Counter[str], str]:
 def start_at_late_epochs(patch: pytest.MonkeyPatch) -> None:
     """Have producers come near the end of their epochs, so that some go on under another id."""
 
-    def initialise(record: TransactionRecord) -> Decision[Initialised | AbortFirst]:
-        if record.epoch == 0:
-            record = msgspec.structs.replace(record, epoch=LAST_USED_EPOCH - 4)
-        return Decision([record], Initialised(record.producer_id, record.epoch))
+    def initialise(record: TransactionRecord) -> TransactionDecision[Initialised | AbortFirst]:
+        if record.producer_epoch == 0:
+            record = msgspec.structs.replace(record, producer_epoch=LAST_USED_EPOCH - 4)
+        return Decision([record], Initialised(record.producer_id, record.producer_epoch))
 
     patch.setattr(initialising, "_initialise", initialise)
 

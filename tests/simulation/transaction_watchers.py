@@ -12,12 +12,13 @@ from barnabas.core.records.control import MarkerType, read_marker
 from barnabas.core.records.record import decode_batch
 from barnabas.testing import wire_client as wire
 from barnabas.testing.wire_client import WireClient
+from barnabas.wire.apis import CREATE_TOPICS, END_TXN, FETCH, LIST_TRANSACTIONS, METADATA
 from tests.simulation.group_history import At
 from tests.simulation.node_clients import HOST, OK, PORT, TOPIC_EXISTS, whole_batches
 from tests.simulation.node_history import Violation
 from tests.simulation.transaction_clients import ACCOUNTS, Asking, TransactionWorld
 from tests.simulation.transaction_history import Step
-from tests.simulation.transaction_requests import END_TXN, LIST_TRANSACTIONS, RETRIED, Sent, by_topic
+from tests.simulation.transaction_requests import RETRIED, Sent, by_topic
 
 READ_COMMITTED = 1
 
@@ -67,7 +68,7 @@ class Reader(Asking):
             partition_max_bytes=max_bytes,
             isolation_level=READ_COMMITTED,
         )
-        answer = await self.put(wire.FETCH, self.random.choice((13, 15)), request)
+        answer = await self.put(FETCH, self.random.choice((13, 15)), request)
         if answer is None:
             return False
         names = {topic_id: name for name, topic_id in self.world.ids.items()}
@@ -83,7 +84,7 @@ class Reader(Asking):
         stable, high_watermark = found.last_stable_offset, found.high_watermark
         self.world.bank.note_offsets(at, last_stable=stable, high_watermark=high_watermark, at_least=at_least)
         self.ends[at] = (stable, high_watermark)
-        data = whole_batches(found.records or b"")
+        data = whole_batches(bytes(found.records or b""))
         aborted = sorted((each.first_offset, each.producer_id) for each in found.aborted_transactions or ())
         current: set[int] = set()
         for position, header in iter_batches(data):
@@ -131,10 +132,10 @@ class Auditor(Asking):
             configs["compression.type"] = "gzip"  # so that there is a moment between looking at a batch and appending
         request = wire.create_topic_request(topic, partitions=partitions, configs=configs)
         while True:
-            answer = await self.put(wire.CREATE_TOPICS, 7, request)
+            answer = await self.put(CREATE_TOPICS, 7, request)
             if answer is not None and answer.topics[0].error_code in (OK, TOPIC_EXISTS):
                 break
-        answer = await self.ask(wire.METADATA, 12, wire.metadata_request([topic]))
+        answer = await self.ask(METADATA, 12, wire.metadata_request([topic]))
         self.world.ids[topic] = answer.topics[0].topic_id
 
     async def find_open(self) -> list[str]:
@@ -172,13 +173,13 @@ class Echo(Asking):
     async def repeat(self, sent: Sent) -> None:
         if not self.world.may_repeat(sent):
             return
-        if sent.key == END_TXN:
+        if sent.api == END_TXN:
             self.world.repeated_ends[sent.identity] = None
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(2):
                 client = await WireClient.connect(HOST, PORT, client_id=self.name)
                 try:
-                    await client.send(sent.key, sent.version, sent.values)
+                    await client.send(sent.api, sent.version, sent.values)
                 finally:
                     client.close()
         self.world.counts["repeated"] += 1

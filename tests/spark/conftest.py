@@ -3,16 +3,22 @@
 A JVM takes seconds to start and a core while it does: all tests that use the session run in one process, also under
 xdist (`--dist loadgroup`), so there is one. So do those of each server that tests share. What starts Sparks of its own,
 or none, runs beside them.
+
+The tests of the session take longest, and so come first of all, also with xdist (`--no-loadscope-reorder`). Their
+process prepares how Spark is started, while others have tests without Spark.
 """
 
 import itertools
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from barnabas.testing.embedded import EmbeddedBroker
+from tests.spark.quick_java import use_archive
+from tests.spark.quick_python import use_short_path
 
 if TYPE_CHECKING:
     from barnabas.client import Bus
@@ -22,11 +28,7 @@ SHARED = ("spark", "remote", "pipeline")  # fixtures that start a JVM
 MakeTopic = Callable[..., str]
 
 _numbers = itertools.count()
-# Of a JVM that runs many small things and not for long: what it compiles, it compiles quickly rather than well.
-QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.log.level": "ERROR",
-}
+QUICK = {"spark.log.level": "ERROR"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,6 +36,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         shared = set(SHARED).intersection(getattr(item, "fixturenames", ()))
         if item.path.is_relative_to(HERE) and shared:
             item.add_marker(pytest.mark.xdist_group(shared.pop()))
+    items.sort(key=lambda item: not (item.path.is_relative_to(HERE) and "spark" in getattr(item, "fixturenames", ())))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _spark_starts_quickly(request: pytest.FixtureRequest) -> None:
+    if find_spec("pyspark"):
+        cache = request.config.rootpath / ".pytest_cache"
+        use_short_path(cache / "spark-python")
+        use_archive(cache / "spark-java")
 
 
 @pytest.fixture(scope="session")

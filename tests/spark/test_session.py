@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.spark.java import JavaNotFound, find_java
+from tests.spark.quick_java import OPTIONS
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'barnabas[spark]'")
 
@@ -87,7 +88,7 @@ def without_java(tmp_path: Path) -> dict[str, str]:
         tool = shutil.which(name)
         if tool is not None:
             (tools / name).symlink_to(tool)
-    return {"PATH": str(tools), "HOME": str(tmp_path)}
+    return {"PATH": str(tools), "HOME": str(tmp_path), "SPARK_SUBMIT_OPTS": OPTIONS}
 
 
 def check(printed: dict[str, str]) -> None:

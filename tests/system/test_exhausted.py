@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 from barnabas.client import Bus
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.node import Node, Ports
-from barnabas.services.broker_config import BrokerConfig
+from barnabas.services.settings.broker_config import BrokerConfig
 from tests.system.running import Client, produce
 
 EX_IOERR = 74

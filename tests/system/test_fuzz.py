@@ -24,6 +24,7 @@ from barnabas.core.records.batch import Codec
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.wire.apis import APIS, DESCRIBE_TRANSACTIONS, FETCH, PRODUCE, Api
 from barnabas.wire.produce import read_produce
+from tests.support.served import SERVED, SERVED_APIS, versions_of
 from tests.system.running import Client, RunningNode, create_topic, read_answer
 from tests.unit.edge.kafka.calling import frame_of
 from tests.unit.wire.kio_values import encode, requests
@@ -35,7 +36,7 @@ FUZZ = settings(
     phases=[Phase.reuse, Phase.generate, Phase.shrink],
 )
 SHORT_WAIT_S = 0.3
-BY_API = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+BY_API = pytest.mark.parametrize("api", SERVED_APIS, ids=lambda api: api.name)
 BATCHES = st.builds(
     lambda count, codec, fields, key: bytes(
         encode_batch([Record(n, 1, key, b"v" * n) for n in range(count)], codec=codec, **fields)
@@ -120,7 +121,7 @@ def tamed(entity: Any, data: st.DataObject) -> Any:
 
 @BY_API
 def test_any_values_are_answered(fuzzer: Fuzzer, api: Api) -> None:
-    for version in range(api.min_version, api.max_version + 1):
+    for version in versions_of(api):
 
         @given(requests(api, version), st.data())
         @FUZZ
@@ -163,7 +164,7 @@ def mutated(frame: bytes, mutations: list[tuple[str, int, bytes]]) -> bytes:
 
 @BY_API
 def test_any_bytes_are_answered_or_refused(fuzzer: Fuzzer, api: Api) -> None:
-    for version in range(api.min_version, api.max_version + 1):
+    for version in versions_of(api):
 
         @given(requests(api, version), MUTATIONS, st.data())
         @FUZZ
@@ -190,7 +191,7 @@ def test_any_stream_of_bytes_is_answered_or_closed(node: RunningNode, pieces: li
     assert node.errors == []
 
 
-@given(st.sampled_from(sorted(APIS)), st.integers(-(2**15), 2**15 - 1), st.binary(max_size=40))
+@given(st.sampled_from(sorted(SERVED)), st.integers(-(2**15), 2**15 - 1), st.binary(max_size=40))
 @settings(FUZZ, max_examples=EXAMPLES * 10)
 def test_any_version_is_answered_or_closed(node: RunningNode, key: int, version: int, body: bytes) -> None:
     with Client(node.port, timeout_s=5) as client:

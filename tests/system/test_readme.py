@@ -64,7 +64,7 @@ def test_the_demo_adds_up_and_says_so() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
-    assert re.search(r"lost, or there twice\s+│ 0, 0", done.stdout)
+    assert re.search(r"lost, duplicated\s+│ 0, 0", done.stdout)
     assert "every order in its place" in done.stdout
 
 
@@ -86,5 +86,5 @@ def test_the_demo_leaves_what_is_there_alone(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert done.stderr.startswith("barnabas: ")
-    assert "exists already" in done.stderr
+    assert "already exists" in done.stderr
     assert "Traceback" not in done.stderr

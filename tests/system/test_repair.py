@@ -8,9 +8,12 @@ import confluent_kafka
 
 from barnabas.core.records.batch import HEADER_SIZE, seal
 from barnabas.core.records.record import Record, encode_batch
+from tests.support.ports import NOW_MS
 from tests.system.running import Client, create_topic, produce, running
-from tests.unit.edge.kafka.support import NOW_MS
 
+PATIENCE_S = 20.0
+STOPPED_S = 2.0
+"""A consumer without a record for so long has stopped: what is behind the poisoned batch is in the same answer."""
 REPAIR = [sys.executable, "-m", "barnabas.cli.main", "topic", "repair", "orders", "--yes"]
 
 
@@ -25,7 +28,7 @@ def poison() -> bytes:
     return bytes(made)
 
 
-def consumed(port: int, count: int, *, group: str) -> list[bytes | None]:
+def consumed(port: int, count: int, *, group: str, patience_s: float = PATIENCE_S) -> list[bytes | None]:
     """Up to `count` values; fewer if the consumer stops."""
     consumer = confluent_kafka.Consumer(
         {
@@ -40,7 +43,7 @@ def consumed(port: int, count: int, *, group: str) -> list[bytes | None]:
     try:
         values: list[bytes | None] = []
         while len(values) < count:
-            message = consumer.poll(20)
+            message = consumer.poll(patience_s if values else PATIENCE_S)
             if message is None or message.error() is not None:
                 return values
             values.append(message.value())
@@ -55,7 +58,7 @@ def test_a_consumer_goes_on_after_a_poisoned_batch_was_stepped_over(tmp_path: Pa
         with Client(node.port) as client:
             for made in (batch(b"before"), poison(), batch(b"after")):
                 assert produce(client, "orders", made).error_code.value == 0
-        assert consumed(node.port, 2, group="stopped") == [b"before"]
+        assert consumed(node.port, 2, group="stopped", patience_s=STOPPED_S) == [b"before"]
 
     done = subprocess.run([*REPAIR, "--data-dir", str(tmp_path)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

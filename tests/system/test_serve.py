@@ -120,7 +120,7 @@ def test_a_directory_that_others_can_look_into_is_warned_of(tmp_path: Path) -> N
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
         assert process.stderr is not None
-        assert f"can look into {tmp_path}; chmod -R go= it" in process.stderr.read()
+        assert f"can read {tmp_path}; run chmod -R go= on it" in process.stderr.read()
     assert tmp_path.stat().st_mode & 0o777 == 0o755
 
 

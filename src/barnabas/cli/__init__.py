@@ -1,1 +1,1 @@
-"""The ``barnabas`` command: reads arguments, calls what does the work, prints. It decides nothing."""
+"""The ``barnabas`` command: parses arguments, calls the code that does the work, and prints. It decides nothing."""

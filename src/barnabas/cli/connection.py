@@ -1,4 +1,4 @@
-"""Which bus a command talks to: the option for its address, opening it, and topic names for the shell to complete.
+"""The bus that a command connects to: the option for its address, opening it, and shell completion of topic names.
 
 Imports the SDK only when a bus is opened, so that `--help` is fast.
 """
@@ -24,7 +24,7 @@ Bootstrap: TypeAlias = Annotated[
 
 
 def open_bus(bootstrap: str, timeout_s: float = 30.0) -> "Bus":
-    """The bus at these addresses, at which a broker has answered."""
+    """Connect to the bus at these addresses; a broker has answered when this returns."""
     from barnabas.client import Bus
     from barnabas.client.contact import reach
 
@@ -34,16 +34,16 @@ def open_bus(bootstrap: str, timeout_s: float = 30.0) -> "Bus":
 
 @contextlib.contextmanager
 def ask_bus(bootstrap: str) -> Iterator["Bus"]:
-    """The bus, for questions that are answered at once, and that say what they wait for when they are not."""
+    """Connect to the bus for requests that are answered at once; print what is waited for if they are not."""
     with (
-        output.said_when_slow(f"waiting for an answer from {bootstrap}; the broker's log may say what keeps it"),
+        output.said_when_slow(f"waiting for an answer from {bootstrap}; the broker's log may say why it takes long"),
         open_bus(bootstrap) as bus,
     ):
         yield bus
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Topic names for the shell. A completion that fails must not be heard of."""
+    """Topic names for the shell. A failing completion prints nothing."""
     try:
         bootstrap = ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP
         with open_bus(bootstrap, _COMPLETION_TIMEOUT_S) as bus:
@@ -53,7 +53,7 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of groups for the shell. A completion that fails must not be heard of."""
+    """Group names for the shell. A failing completion prints nothing."""
     try:
         bootstrap = ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP
         with open_bus(bootstrap, _COMPLETION_TIMEOUT_S) as bus:
@@ -68,7 +68,7 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON inst
 
 
 def parse_pairs(pairs: list[str], option: str) -> dict[str, str]:
-    """`name=value` options as a dictionary; wrong usage if one has no name or no equals sign."""
+    """`name=value` options as a dictionary; a usage error if one has no name or no equals sign."""
     parsed = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

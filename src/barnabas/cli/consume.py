@@ -1,4 +1,4 @@
-"""`barnabas consume`: print records as they come, or up to what is there now."""
+"""`barnabas consume`: print records as they arrive, or up to the current end."""
 
 import contextlib
 import itertools
@@ -34,7 +34,7 @@ def consume(  # noqa: PLR0913, PLR0917 - one for each option
     ] = False,
     until_end: Annotated[
         bool,
-        typer.Option("--until-end", help="Stop at the current end; starts at the oldest record unless told otherwise."),
+        typer.Option("--until-end", help="Stop at the current end; starts at the oldest record by default."),
     ] = False,
     group: Annotated[
         str | None,
@@ -53,11 +53,11 @@ def consume(  # noqa: PLR0913, PLR0917 - one for each option
         Literal["read_committed", "read_uncommitted"],
         typer.Option(
             metavar="LEVEL",
-            help="read_committed, or read_uncommitted: with the records of aborted and open transactions.",
+            help="read_committed, or read_uncommitted: include the records of aborted and open transactions.",
         ),
     ] = "read_committed",
 ) -> None:
-    """Print the records of a topic: new ones as they arrive, or those that you ask for."""
+    """Print the records of a topic: new ones as they arrive, or the ones selected by the options."""
     if group is not None:
         if partition or offset is not None or timestamp is not None or ordered:
             raise typer.BadParameter("--group cannot be used with --partition, --offset, --timestamp or --ordered")
@@ -104,7 +104,7 @@ def _consume_group(
     isolation: Literal["read_committed", "read_uncommitted"],
     render: Render,
 ) -> None:
-    """Print as a member of a group; what the group has never read begins at `start`."""
+    """Print as a member of a group; partitions without a committed offset are read from `start`."""
     with output.quiet_end(), connection.open_bus(bootstrap) as bus:
         records = bus.consume(
             topic,
@@ -126,7 +126,7 @@ def _start(offset: int | None, *, from_beginning: bool) -> int | Literal["earlie
 
 
 def render_option(format_: str) -> Render:
-    """The format of an option; a wrong one is wrong usage."""
+    """Parse the `--format` option; an invalid format is a usage error."""
     try:
         return parse_format(format_, for_terminal=sys.stdout.isatty())
     except ValueError as error:
@@ -134,7 +134,7 @@ def render_option(format_: str) -> Render:
 
 
 def write_records(records: "Iterable[Message]", render: Render, *, at_once: bool) -> None:
-    """Write records to stdout; `at_once` if somebody may be waiting for each."""
+    """Write records to stdout; with `at_once` each one is flushed."""
     out = sys.stdout.buffer
     for record in records:
         out.write(render(record))

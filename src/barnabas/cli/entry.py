@@ -1,6 +1,7 @@
-"""Where the ``barnabas`` command begins: importing all of it takes a moment, in which Ctrl-C must not show a traceback.
+"""The entry point of the ``barnabas`` command: importing the rest takes a moment, during which Ctrl-C must not show a
+traceback.
 
-Must not import anything of weight.
+Must not import anything slow.
 """
 
 import sys
@@ -9,7 +10,7 @@ from barnabas.cli import signals
 
 
 def main() -> None:
-    """Load the command and run it; from then on it hears Ctrl-C by itself."""
+    """Load the command and run it; from then on the command handles Ctrl-C itself."""
     signals.leave_at_once()
     from barnabas.cli.main import main as run
 

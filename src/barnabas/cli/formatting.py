@@ -1,6 +1,6 @@
 """How a record is printed: a format in the manner of kcat, or one JSON object per line.
 
-Owns the format's letters. A format is parsed once, before anything is read, so that a wrong one is wrong usage.
+Owns the format's letters. A format is parsed once, before anything is read, so that an invalid one is a usage error.
 """
 
 import base64
@@ -38,7 +38,7 @@ def name_bytes(name: str) -> bytes:
 
 
 def parse_format(text: str, *, for_terminal: bool) -> Render:
-    """The function that prints a record; ValueError says what is wrong with the format."""
+    """The function that formats a record; raises ValueError if the format is invalid."""
     if text == "json":
         return lambda message: json_line(message, ascii_only=for_terminal)
     parts = _parse(text)
@@ -65,13 +65,13 @@ def _parse(text: str) -> "list[bytes | Callable[[Message], bytes | str]]":
             parts += (literal.encode(), _FIELDS[name])
             literal = ""
         else:
-            raise ValueError(f"%{name} is unknown in a format; possible are %{', %'.join(_FIELDS)} or %%")
+            raise ValueError(f"%{name} is unknown in a format; use %{', %'.join(_FIELDS)} or %%")
     return [*parts, literal.encode()]
 
 
 def _escaped(letter: str) -> str:
     if letter not in _ESCAPES:
-        raise ValueError(f"\\{letter} is unknown in a format; possible are \\n, \\t, \\r or \\\\")
+        raise ValueError(f"\\{letter} is unknown in a format; use \\n, \\t, \\r or \\\\")
     return _ESCAPES[letter]
 
 
@@ -84,7 +84,7 @@ def _printable_bytes(data: bytes | str) -> bytes:
 
 
 def json_line(message: "Message", *, ascii_only: bool) -> bytes:
-    """One record as one line of JSON; bytes that are not UTF-8 are given as `key_base64` and so on."""
+    """One record as one line of JSON; bytes that are not UTF-8 become `key_base64` and so on."""
     row: dict[str, Any] = {
         "topic": message.topic,
         "partition": message.partition,

@@ -82,10 +82,13 @@ def reset(  # noqa: PLR0913, PLR0917 - one for each option
     topic: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only this topic (repeatable); default: all topics it has offsets for.", autocompletion=complete_topic
+            help="Only this topic (repeatable); default: all topics the group has offsets for.",
+            autocompletion=complete_topic,
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, without changing anything.")
+    ] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:

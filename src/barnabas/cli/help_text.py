@@ -1,4 +1,4 @@
-"""Help on a narrow terminal: what an option does comes below it, and no word is broken.
+"""Help on a narrow terminal: the description of an option comes below it, and no word is broken.
 
 On a wide one typer has panels for it; its plain help keeps a column of thirty for the options whatever the width.
 """

@@ -1,6 +1,6 @@
 """How tables and sentences fit a terminal: words are never broken, however narrow it is.
 
-A table that does not fit becomes a list, one line for each value. Into a pipe nothing is wrapped; see `output`.
+A table that does not fit becomes a list, one line for each value. Output to a pipe is never wrapped; see `output`.
 """
 
 import shutil
@@ -17,7 +17,7 @@ _GAP: Final = 3  # between two columns, and nearly so around them
 
 
 def terminal_width() -> int:
-    """Columns of the terminal, or as COLUMNS says."""
+    """The width of the terminal in columns, or the value of COLUMNS."""
     return shutil.get_terminal_size().columns
 
 
@@ -28,7 +28,7 @@ def wrap(text: str, width: int, *, indent: str = "") -> list[str]:
 
 
 def fit_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int] | None:
-    """A width for each column; where there is little room, heads are wrapped. None if there is not even that."""
+    """A width for each column; if there is little room, headings are wrapped. None if they do not fit even so."""
     for heads in ([len(column) for column in columns], [max(map(len, column.split())) for column in columns]):
         widths = [max(head, *(len(row[index]) for row in rows), 1) for index, head in enumerate(heads)]
         if sum(widths) + _GAP * len(widths) + 1 <= width:

@@ -1,11 +1,11 @@
-"""The ``barnabas`` command: its options, its commands and how a failure looks.
+"""The ``barnabas`` command: its options, its commands and how it reports failures.
 
-Exit codes: 0 done; 1 refused or failed, with one line on stderr; 2 wrong usage, and a configuration that ``serve``
+Exit codes: 0 done; 1 refused or failed, with one line on stderr; 2 usage error, or a configuration that ``serve``
 cannot run with; 130 or 143 when Ctrl-C or SIGTERM ended a command before it was done; 74 (EX_IOERR) when the data
 directory of ``serve`` is gone or failed. A refusal (a ``BarnabasError``) never shows a traceback; anything else is a
-bug, and does. A reader of our output who has had enough (``| head``) is no failure.
+bug, and does. A closed pipe (``| head``) is not a failure.
 
-A command imports what it needs in its own body, so that ``barnabas --help`` does not pay for a broker.
+A command imports what it needs in its own body, so that ``barnabas --help`` does not load a broker.
 """
 
 import sys
@@ -54,17 +54,17 @@ def _options(
         typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Options of the command as a whole; their callbacks do the work."""
+    """Options of the whole command; their callbacks do the work."""
 
 
 @app.command()
 def demo(
-    orders: Annotated[int, typer.Option(min=1000, help="Orders in the first part, one broker.")] = 100_000,
+    orders: Annotated[int, typer.Option(min=1000, help="Number of orders in the first part, one broker.")] = 100_000,
     seconds: Annotated[float, typer.Option(min=1, help="How long orders stream into the pipeline.")] = 20,
     rate: Annotated[int, typer.Option(min=1, help="Orders per second into the pipeline.")] = 2_000,
-    pipeline: Annotated[bool, typer.Option(help="Run the second part, a pipeline on Spark.")] = True,
+    pipeline: Annotated[bool, typer.Option(help="Run the second part, the pipeline on Spark.")] = True,
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
-    keep: Annotated[Path | None, typer.Option(help="Keep the data in this directory.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="Keep the data, in this directory.")] = None,
 ) -> None:
     """See it work: a broker is killed and loses nothing, then a pipeline on Spark counts every order once."""
     from barnabas.cli.demo import run as run_demo
@@ -75,12 +75,12 @@ def demo(
 @app.command()
 def serve(
     config: Annotated[
-        Path | None, typer.Option(help="A configuration file with Kafka's names, TOML or Java properties.")
+        Path | None, typer.Option(help="A configuration file with Kafka's setting names, TOML or Java properties.")
     ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="The data directory.")] = None,
     listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The address to listen on.")] = None,
     advertise: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="The address that clients are told to connect to.")
+        str | None, typer.Option(metavar="HOST:PORT", help="The address that clients are told to use.")
     ] = None,
     node_id: Annotated[int | None, typer.Option(help="The id of this node.")] = None,
     rack: Annotated[str | None, typer.Option(help="The rack of this node.")] = None,
@@ -137,9 +137,7 @@ def main() -> None:
         from barnabas.cli.help_text import use_narrow_help
 
         use_narrow_help()
-    # kio teaches hypothesis its types wherever that is installed: time that no command has to spare.
-    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
-    signals.hear()
+    signals.interrupt_at_sigterm()
     run(app)
 
 

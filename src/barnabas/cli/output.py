@@ -1,7 +1,7 @@
 """What commands print: tables for people, plain lines for pipes, JSON for programs.
 
-Owns one rule: what came from a record or a topic cannot drive the terminal. On a terminal, control and other
-unprintable characters are shown as escapes; into a pipe bytes go as they are.
+Owns one rule: data of a record or a topic cannot control the terminal. On a terminal, control and other unprintable
+characters are shown as escapes; to a pipe, bytes are written unchanged.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ SLOW_S: Final = 4.0
 
 
 def printable(data: bytes | str) -> str:
-    """Text that is safe on a terminal: whatever is not printable becomes an escape such as `\\x1b`."""
+    """Text that is safe on a terminal: unprintable characters become escapes such as `\\x1b`."""
     text = data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
     if text.isprintable():
         return text
@@ -37,7 +37,7 @@ def print_json(value: Any) -> None:
 def print_found(
     found: Sequence["DataclassInstance"], columns: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool
 ) -> None:
-    """What was found: all of it as JSON, or the rows made of it as a table."""
+    """Print results: all of them as JSON, or rows made of them as a table."""
     if as_json:
         print_json([dataclasses.asdict(each) for each in found])
     else:
@@ -62,7 +62,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
 
 def say(message: str, *, error: bool = False) -> None:
-    """One message: as it is into a pipe, wrapped between words on a terminal, where it cannot do harm either."""
+    """Print a message: unchanged to a pipe; wrapped at words, with unprintable characters escaped, on a terminal."""
     stream = sys.stderr if error else sys.stdout
     if stream.isatty():
         message = "\n".join(layout.wrap(printable(message), layout.terminal_width()))
@@ -75,7 +75,7 @@ def warn(message: str) -> None:
 
 @contextlib.contextmanager
 def said_when_slow(message: str) -> Iterator[None]:
-    """Say what a command waits for, once, if that takes long."""
+    """Print once what a command waits for, if that takes long."""
     timer = threading.Timer(SLOW_S, say, [f"barnabas: {message}"], {"error": True})
     timer.daemon = True
     timer.start()
@@ -87,7 +87,7 @@ def said_when_slow(message: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet_end() -> Iterator[None]:
-    """A stream that ends because the user or the next program in the pipe has had enough ends well."""
+    """Treat Ctrl-C and a closed pipe as the normal end of a stream."""
     with quiet_pipe():
         try:
             yield
@@ -97,7 +97,7 @@ def quiet_end() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet_pipe() -> Iterator[None]:
-    """A reader of our output who has gone away is no failure; all that was printed has left at the end."""
+    """Treat a closed pipe as success; the output is flushed at the end."""
     try:
         try:
             yield

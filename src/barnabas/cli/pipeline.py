@@ -1,4 +1,4 @@
-"""`barnabas pipeline`: run, validate, list and status of files; and the ready-made jobs, which are such files too."""
+"""`barnabas pipeline`: run, validate, list and show the status of pipelines; and the ready-made jobs, pipelines too."""
 
 import time
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def validate(
 ) -> None:
     """Check pipelines without running them: their structure, their topics, and with Spark their SQL, columns and types.
 
-    What is wrong is said with its line and column. Exit code 0 if all are valid, 1 if not.
+    Errors name their line and column. Exit code 0 if all are valid, 1 if not.
     """
     from barnabas.spark.pipelines import PipelineError
 
@@ -88,7 +88,7 @@ def validate(
 
 
 def _validated(file: Path, session: "Callable[[Pipeline], Any] | None") -> str:
-    """That a pipeline is valid, and how much of it was checked; raises `PipelineError` if it is not."""
+    """The message that a pipeline is valid, with what was not checked; raises `PipelineError` if it is not valid."""
     from barnabas.client import Unreachable
     from barnabas.spark.pipelines import Pipeline
 
@@ -181,7 +181,7 @@ def translate(
     group: Annotated[str, typer.Argument(help="The group of the source cluster.")],
     mirror: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="Brokers of the mirror.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    to_topic: Annotated[str | None, typer.Option(help="Its name in the mirror, if different.")] = None,
+    to_topic: Annotated[str | None, typer.Option(help="The topic's name in the mirror, if different.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show where a group that reads a mirrored topic would continue in the mirror."""
@@ -211,7 +211,7 @@ def _load(file: Path) -> "Pipeline":
 
 
 def _lag(pipeline: "Pipeline", query: str) -> object:
-    """Records behind, of all topics it reads; a dash if that cannot be told, or nobody answers."""
+    """The lag over all topics it reads, in records; a dash if it is unknown or no broker answers."""
     from barnabas.client import BarnabasError
 
     try:

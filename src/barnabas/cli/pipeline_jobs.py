@@ -1,4 +1,7 @@
-"""The ready-made jobs as commands. Each makes a pipeline of its options; `--yaml` prints it instead of running it."""
+"""The ready-made jobs as commands.
+
+Each makes a pipeline from its options; `--yaml` prints the pipeline instead of running it.
+"""
 
 import inspect
 import re
@@ -40,7 +43,7 @@ ToTable: TypeAlias = Annotated[str | None, typer.Option(help="The Delta table to
 
 
 def add_jobs(app: typer.Typer) -> None:
-    """Each job as a command, with its own options and those that all have."""
+    """Add each job as a command, with its own options and the shared ones."""
     for job in (archive, replay, cdc, mirror, aggregate, dedupe, enrich, redrive):
         app.command()(_as_command(job))
     app.command("join", hidden=True)(_as_command(enrich))
@@ -97,7 +100,7 @@ def _shared_options(  # noqa: PLR0913 - one for each option
     remote: Remote = None,
     verbose: Verbose = False,
 ) -> None:
-    """Never called: the options that all jobs have."""
+    """Never called: holds the options that all jobs share."""
 
 
 def archive(  # noqa: PLR0913 - one for each option
@@ -184,7 +187,8 @@ def cdc(  # noqa: PLR0913 - one for each option
     confluent: Confluent = False,
     check: Check = None,
     order_by: Annotated[
-        list[str] | None, typer.Option(help="A column that tells which row is newer; default: the offset (repeatable).")
+        list[str] | None,
+        typer.Option(help="A column that determines which row is newer (repeatable); default: the offset."),
     ] = None,
     delete: Annotated[str | None, typer.Option(help="The SQL condition of a deletion, as in \"op = 'd'\".")] = None,
     column: Annotated[list[str] | None, typer.Option(help="A column to keep (repeatable); default: all.")] = None,
@@ -194,7 +198,7 @@ def cdc(  # noqa: PLR0913 - one for each option
     ] = None,
     tombstone_order: Annotated[
         list[str] | None,
-        typer.Option(help="With --order-by: SQL that stands for it in records without a value, as in '_timestamp'."),
+        typer.Option(help="With --order-by: the SQL to order records without a value by, as in '_timestamp'."),
     ] = None,
     table_format: Annotated[str, typer.Option(help="delta or iceberg.")] = "delta",
     iceberg_table: Annotated[str | None, typer.Option(help="For Iceberg: NAMESPACE.NAME.")] = None,
@@ -231,14 +235,14 @@ def mirror(
     *,
     common: dict[str, Any],
     to: Annotated[str, typer.Option(metavar="HOST:PORT", help="Brokers of the other cluster.")],
-    to_topic: Annotated[str | None, typer.Option(help="Its name there, if different.")] = None,
+    to_topic: Annotated[str | None, typer.Option(help="The topic's name there, if different.")] = None,
     partitions: Annotated[
         int | None, typer.Option(min=1, help="Partitions of a new topic; default: as many as here.")
     ] = None,
     sync_groups: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="GROUPS", help="Consumer groups to keep in step: names or regular expressions, as in 'a,b,team-.*'."
+            metavar="GROUPS", help="Consumer groups to synchronize: names or regular expressions, as in 'a,b,team-.*'."
         ),
     ] = None,
 ) -> "Pipeline":
@@ -304,7 +308,7 @@ def dedupe(
     *,
     common: dict[str, Any],
     by: Annotated[
-        list[str] | None, typer.Option(help="A column that tells duplicates (repeatable); default: key.")
+        list[str] | None, typer.Option(help="A column that identifies duplicates (repeatable); default: key.")
     ] = None,
     within: Annotated[str, typer.Option(help="How long a record is remembered.")] = "1 hour",
 ) -> "Pipeline":
@@ -361,7 +365,7 @@ def redrive(
     *,
     common: dict[str, Any],
     to_topic: Annotated[
-        str | None, typer.Option(help="Send all to this topic; default: each to the topic that it came from.")
+        str | None, typer.Option(help="Send all records to this topic; default: each to the topic it came from.")
     ] = None,
     where: Annotated[
         str | None, typer.Option(help="A SQL condition on error, source_topic, source_offset, key, ...")
@@ -374,7 +378,7 @@ def redrive(
 
 
 def _split_outside_braces(text: str) -> list[str]:
-    """At commas, but for those of a regular expression's {2,3}."""
+    """Split at commas, except those inside the braces of a regular expression, as in {2,3}."""
     return re.split(r",(?![^{}]*\})", text)
 
 

@@ -1,4 +1,4 @@
-"""Running a pipeline from the command line: options that all have, progress on a terminal, an end by signal."""
+"""Running a pipeline from the command line: the shared options, progress on a terminal, stopping at a signal."""
 
 import os
 import signal
@@ -23,8 +23,8 @@ _LINE_EVERY_S: Final = 10.0
 _SINK_WIDTH: Final = 28
 _SHOW_CURSOR: Final = b"\x1b[?25h\n"
 
-Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Process what is there now, then end.")]
-Seconds: TypeAlias = Annotated[float | None, typer.Option(min=0, help="End after this many seconds.")]
+Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Process the records available now, then stop.")]
+Seconds: TypeAlias = Annotated[float | None, typer.Option(min=0, help="Stop after this many seconds.")]
 Explain: TypeAlias = Annotated[bool, typer.Option("--explain", help="Show the query plans and run nothing.")]
 Master: TypeAlias = Annotated[str | None, typer.Option(help="Spark master; default: local[*].")]
 Remote: TypeAlias = Annotated[str | None, typer.Option(metavar="sc://HOST:PORT", help="A Spark Connect server.")]
@@ -41,7 +41,10 @@ def run_pipeline(
     remote: str | None,
     verbose: bool,
 ) -> None:
-    """Start, show, and stop at the end, at Ctrl-C or at SIGTERM. What Spark refuses is said as the file's problem."""
+    """Run the pipeline and show its progress until it ends, or until Ctrl-C or SIGTERM.
+
+    Errors of Spark are reported as errors of the file.
+    """
     from barnabas.spark.pipelines import PipelineError
 
     stop = threading.Event()
@@ -55,7 +58,7 @@ def run_pipeline(
                 spark = quiet_session(pipeline, master, remote, verbose=verbose)
                 take_signals()  # Spark has its own handler by now
                 if stop.is_set():
-                    output.say(f"pipeline {pipeline.name}: stopped before it began")
+                    output.say(f"pipeline {pipeline.name}: stopped before it started")
                     return
                 with _shown() as show:
                     final = pipeline.run(spark, once=once, seconds=seconds, should_stop=stop.is_set, on_progress=show)
@@ -73,7 +76,7 @@ def print_problems(error: "PipelineError") -> None:
 
 
 def quiet_session(pipeline: "Pipeline", master: str | None, remote: str | None, *, verbose: bool) -> Any:
-    """A session whose log is silent: what ends a query is said by us, in one line."""
+    """A session without Spark's log: the reason why a query ended is printed by us, in one line."""
     import tempfile
 
     from barnabas.spark.pipelines.problems import silence_refusals
@@ -103,9 +106,9 @@ def quiet_session(pipeline: "Pipeline", master: str | None, remote: str | None, 
 
 @contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
-    """SIGINT and SIGTERM ask for an end; a second one ends the process there and then.
+    """SIGINT and SIGTERM stop the pipeline; a second one exits immediately.
 
-    That does no harm: whatever a batch had begun is done again after a restart. The JVM ends when it hears of it.
+    That does no harm: an unfinished batch is run again after a restart.
     """
 
     def ask(signum: int, _frame: FrameType | None) -> None:
@@ -122,7 +125,7 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _signals_go_to(handler: Callable[[int, FrameType | None], None]) -> Iterator[Callable[[], None]]:
-    """Have SIGINT and SIGTERM call this; what is given takes them back from whoever took them meanwhile."""
+    """Install a handler for SIGINT and SIGTERM; the function returned installs it again if another one replaced it."""
 
     def take() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -139,9 +142,9 @@ def _signals_go_to(handler: Callable[[int, FrameType | None], None]) -> Iterator
 
 @contextmanager
 def left_at_signals() -> Iterator[Callable[[], None]]:
-    """SIGINT and SIGTERM end the process there and then, with one line: for work that leaves nothing behind.
+    """SIGINT and SIGTERM exit the process immediately, with one line: for work that needs no cleanup.
 
-    An exception, as elsewhere, would be heard by whatever talks to Java at that moment, and end in its traceback.
+    An exception, as elsewhere, would be raised inside the call to Java that is under way, and show its traceback.
     """
 
     def leave(signum: int, _frame: FrameType | None) -> None:
@@ -155,7 +158,7 @@ def left_at_signals() -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _shown() -> Iterator[Callable[["PipelineProgress"], None]]:
-    """A table that changes, on a terminal; elsewhere a line when something has been done, not too often."""
+    """A live table on a terminal; elsewhere a line when there is progress, not too often."""
     if not sys.stderr.isatty():
         yield _lines()
         return
@@ -183,7 +186,7 @@ def _lines() -> Callable[["PipelineProgress"], None]:
 
 
 def _table(progress: "PipelineProgress") -> "RenderableType":
-    """A row for each query; rows dropped only if there are, and where its sink is named only if there is room."""
+    """A row for each query; the column of dropped rows only if there are any, the sink only if there is room."""
     columns = ["query", "sink", "batch", "rows written", "dropped", "read/s", "lag", "ms/batch", "watermark"]
     rows = [
         [

@@ -23,13 +23,13 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 _PROBE_EVERY = 1000  # records after which it is looked whether an earlier one failed
 _PROGRESS_BYTES = 64 * 1024
 _LAST_S = 5.0  # how long an interrupted command waits for what is on its way
-_WHY_SLOW = "its log says so if its disk is full or a partition cannot be written"
+_WHY_SLOW = "see its log: its disk may be full, or a partition cannot be written"
 _Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one line of input says to send."""
+    """The record that one line of input stands for."""
 
     value: bytes | None
     key: bytes | None = None
@@ -56,7 +56,7 @@ def produce(
 ) -> None:
     """Send each line of stdin, or of files, as a record."""
     if as_json and key_separator is not None:
-        raise typer.BadParameter("--json lines have their own keys: leave out --key-separator")
+        raise typer.BadParameter("--json lines have their own keys: omit --key-separator")
     if key_separator == "":
         raise typer.BadParameter("must not be empty", param_hint="--key-separator")
     headers = tuple((name, value.encode()) for name, value in parse_pairs(header or [], "--header").items())
@@ -77,7 +77,10 @@ def produce(
 
 
 def _end_early(bus: "Bus", topic: str, *, is_typed: bool) -> None:
-    """Ctrl-C or SIGTERM: say what was acknowledged and what was not. It is the usual end of lines that are typed."""
+    """At Ctrl-C or SIGTERM, print how many records were acknowledged and how many were not.
+
+    This is the usual end of typed input.
+    """
     lost = _count_lost(bus)
     if is_typed and not lost:
         return
@@ -89,7 +92,7 @@ def _end_early(bus: "Bus", topic: str, *, is_typed: bool) -> None:
 
 
 def _count_lost(bus: "Bus") -> int:
-    """How many records are not acknowledged soon, or at once if there is a second Ctrl-C; nothing waits afterwards."""
+    """How many records are not acknowledged soon, or now if there is a second Ctrl-C; none is sent afterwards."""
     from barnabas.client import DeliveryFailed
 
     lost = 0
@@ -111,7 +114,7 @@ def _records(count: int) -> str:
 
 
 class _Sender:
-    """Sends lines, no faster than it may, and stops early when deliveries fail."""
+    """Sends lines, at most at the given rate, and stops early when deliveries fail."""
 
     def __init__(
         self,
@@ -169,7 +172,7 @@ def parse_text(line: bytes, separator: bytes) -> Line:
 
 
 def parse_json(line: bytes) -> Line:
-    """A line as `consume --format json` prints it; of its fields only a value is needed, null for a tombstone."""
+    """Parse a line as `consume --format json` prints it; only the value is required, null for a tombstone."""
     try:
         row = json.loads(line)
         if not isinstance(row, dict):
@@ -211,7 +214,7 @@ def _lines(files: list[Path]) -> Iterator[bytes]:
 
 
 def read_lines(file: BinaryIO, max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
-    """Lines with their ends; one that is too long is refused before it fills the memory."""
+    """Lines with their line ends; a line that is too long is refused before it fills the memory."""
     while line := file.readline(max_bytes + 1):
         if len(line) > max_bytes:
             raise RecordTooLarge(f"a line is longer than {max_bytes} bytes")

@@ -12,10 +12,6 @@ from pathlib import Path
 # Everything made while starting stays, so looking for garbage among it is time lost, and a good part of it.
 gc.disable()
 
-# kio teaches hypothesis its types wherever that is installed, which takes longer than all the rest of the start. A
-# process that serves tests nothing.
-sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
-
 from barnabas.config import load  # noqa: E402
 from barnabas.core.errors import BarnabasError, DataDirLost, InvalidConfig, StorageError  # noqa: E402
 from barnabas.node import Node, Ports, check_data_dirs  # noqa: E402
@@ -24,7 +20,7 @@ from barnabas.runtime.dir_lock import DirLock  # noqa: E402
 from barnabas.runtime.garbage import Collector  # noqa: E402
 from barnabas.runtime.log_lines import clean  # noqa: E402
 from barnabas.runtime.loop import loop_factory  # noqa: E402
-from barnabas.services.broker_config import BrokerConfig  # noqa: E402
+from barnabas.services.settings.broker_config import BrokerConfig  # noqa: E402
 
 SWITCH_S = 0.001
 """How long a thread keeps the interpreter when another one wants it. Python's own 5 ms is what an acknowledgement would
@@ -33,7 +29,7 @@ wait for when its sync begins, and again when it is done, while the loop is busy
 
 
 def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str]) -> None:
-    """Run a node with this configuration until it is told to stop."""
+    """Run a node with this configuration until SIGTERM or SIGINT."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
@@ -41,7 +37,9 @@ def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str]) 
         handler.addFilter(clean)  # also what others say here, of an exception with a client's text in it, say
     config = load(file, sets, os.environ, overrides)
     if config.ignored:
-        logging.getLogger("barnabas").warning("these settings mean nothing here: %s", ", ".join(config.ignored))
+        logging.getLogger("barnabas").warning(
+            "these settings are not supported and are ignored: %s", ", ".join(config.ignored)
+        )
     check_data_dirs(config)  # before one is made
     raise_limit()
     sys.setswitchinterval(SWITCH_S)
@@ -49,7 +47,7 @@ def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str]) 
     lock.take()
     if lock.others_may_enter():
         logging.getLogger("barnabas").warning(
-            "other users of this machine can look into %s; chmod -R go= it", config.log_dirs[0]
+            "other users of this machine can read %s; run chmod -R go= on it", config.log_dirs[0]
         )
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -77,9 +75,9 @@ async def _run(config: BrokerConfig) -> None:
 def _say_ready(node: Node) -> None:
     assert node.broker is not None
     Collector().start()
-    host, port = node.address
+    addresses = " and ".join(f"{host}:{port}" for host, port in node.addresses.values())
     print(
-        f"barnabas node {node.config.node_id} is ready on {host}:{port} (data in {node.config.log_dirs[0]})",
+        f"barnabas node {node.config.node_id} is ready on {addresses} (data in {node.config.log_dirs[0]})",
         flush=True,
     )
 
@@ -92,7 +90,7 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def parse_address(option: str, text: str) -> str:
-    """HOST:PORT as a listener of Kafka's kind."""
+    """HOST:PORT as a listener in Kafka's notation."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise InvalidConfig(f"{option} must be HOST:PORT, not {text!r}")

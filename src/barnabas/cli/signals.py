@@ -1,10 +1,8 @@
-"""How a command ends when it is told to: SIGTERM is heard as Ctrl-C is, so that whatever was open is closed well.
+"""How a command ends at a signal: SIGTERM is handled as Ctrl-C is, so that everything open is closed properly.
 
-Commands that wait for their own end (`serve`, `pipeline run`) have handlers of their own once they wait. Until then
-`serve` ends at once, by no exception: Python drops what a handler raises inside a callback, such as those of its import
-locks, and a node that was told to stop would serve on.
-
-Must not import anything of weight.
+Commands that run until stopped (`serve`, `pipeline run`) install their own handlers once they run. Until then `serve`
+exits at once, without an exception: Python drops an exception that a handler raises inside a callback, such as those of
+its import locks, and the node would go on serving. Must not import anything slow.
 """
 
 import os
@@ -16,21 +14,21 @@ from typing import Final
 INTERRUPTED: Final = 130  # as a shell says of a command that SIGINT ended
 TERMINATED: Final = 143
 
-_heard: list[int] = []
+_received: list[int] = []
 
 
 def leave_at_once() -> None:
-    """From now on Ctrl-C, and SIGTERM when it is to be heard, end this process: nothing that was begun has to be ended.
+    """From now on Ctrl-C, and SIGTERM for `serve`, exit this process at once: nothing needs to be cleaned up.
 
-    A node that ends because it was told to has done what it should.
+    For a node this is success: it did what it was told.
     """
     signal.signal(signal.SIGINT, _leave)
     if _is_serving():
         signal.signal(signal.SIGTERM, _leave)
 
 
-def hear() -> None:
-    """From now on SIGTERM raises `KeyboardInterrupt`, as Ctrl-C does; for a process of its own."""
+def interrupt_at_sigterm() -> None:
+    """From now on SIGTERM raises `KeyboardInterrupt`, as Ctrl-C does. `serve` exits at once instead."""
     if _is_serving():
         leave_at_once()
         return
@@ -40,7 +38,7 @@ def hear() -> None:
 
 def exit_code() -> int:
     """The exit code of a command that was interrupted."""
-    return TERMINATED if signal.SIGTERM in _heard else INTERRUPTED
+    return TERMINATED if signal.SIGTERM in _received else INTERRUPTED
 
 
 def _is_serving() -> bool:
@@ -52,5 +50,5 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> None:
-    _heard.append(number)
+    _received.append(number)
     raise KeyboardInterrupt

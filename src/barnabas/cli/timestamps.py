@@ -1,4 +1,4 @@
-"""Times on a command line."""
+"""Timestamps on the command line."""
 
 from datetime import datetime
 
@@ -6,7 +6,7 @@ import typer
 
 
 def parse_timestamp(text: str, option: str = "--timestamp") -> int:
-    """Milliseconds since 1970, of a number of them or of an ISO 8601 time."""
+    """Milliseconds since 1970, from that number itself or from an ISO 8601 time."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:

@@ -94,10 +94,8 @@ def alter(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the topic, NAME=VALUE (repeatable).")
     ] = None,
-    unset: Annotated[
-        list[str] | None, typer.Option(help="A setting to reset to the broker's default (repeatable).")
-    ] = None,
-    partitions: Annotated[int | None, typer.Option(min=1, help="Grow to this many partitions.")] = None,
+    unset: Annotated[list[str] | None, typer.Option(help="A setting to reset to its default (repeatable).")] = None,
+    partitions: Annotated[int | None, typer.Option(min=1, help="Increase the number of partitions to this.")] = None,
 ) -> None:
     """Change a topic's settings, or add partitions (which moves keys to other partitions)."""
     config = parse_pairs(settings or [], "--set")

@@ -1,4 +1,4 @@
-"""`barnabas topic repair`: find what cannot be read in the files of a stopped node, and step over it."""
+"""`barnabas topic repair`: find batches that cannot be read in the files of a stopped node, and replace them."""
 
 import os
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ NATIVE_FROM_BYTES = 32 * 1024 * 1024  # below that, loading numba takes longer t
 
 _MEANINGS: Final = {  # of giving up records of an internal topic
     "__cluster_metadata": (
-        "giving up records of the metadata takes back changes of the cluster: a topic that they created is deleted "
-        "with all its records at the next start, and if later changes build on them the node does not start"
+        "giving up records of the metadata undoes changes of the cluster: a topic that they created is deleted "
+        "with all its records at the next start, and if later changes depend on them the node does not start"
     ),
     "__consumer_offsets": (
-        "giving up records of __consumer_offsets takes back commits of groups: their consumers read again from an "
+        "giving up records of __consumer_offsets undoes offset commits of groups: their consumers read again from an "
         "older offset, or from where auto.offset.reset says"
     ),
     "__transaction_state": (
-        "giving up records of __transaction_state takes back steps of transactions: one may stay open until it is "
-        "ended with barnabas txn abort"
+        "giving up records of __transaction_state undoes steps of transactions: one may stay open until it is "
+        "aborted with barnabas txn abort"
     ),
 }
 
@@ -37,18 +37,20 @@ _MEANINGS: Final = {  # of giving up records of an internal topic
 def repair(
     name: Annotated[str, typer.Argument(help="The topic.")],
     data_dir: Annotated[
-        Path | None, typer.Option(help="The node's data directory; default: where `barnabas serve` keeps it.")
+        Path | None, typer.Option(help="The node's data directory; default: that of `barnabas serve`.")
     ] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="Only this partition.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what is wrong; the node may run.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what is damaged; the node may be running.")
+    ] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Step over batches that cannot be read: damaged on disk, or written by a client that made no sense.
+    """Replace batches that cannot be read: damaged on disk, or written by a faulty client.
 
-    Each is replaced by an empty batch over the same offsets, and consumers go on after it. The bytes that go are kept
-    beside, in files that end in .quarantine. The node must be stopped; with several replicas, restore from one of
-    them instead.
+    Each is replaced by an empty batch over the same offsets, and consumers continue after it. The replaced bytes are
+    kept in files that end in .quarantine. The node must be stopped; with several replicas, restore from one of them
+    instead.
     """
     directory = _directory(data_dir)
     with _locked(directory, is_needed=not dry_run):
@@ -81,7 +83,7 @@ def _directory(data_dir: Path | None) -> str:
 
     directory = str(data_dir) if data_dir is not None else load(environ=os.environ).log_dirs[0]
     if not Path(directory).is_dir():
-        raise StorageError(f"{directory} is no directory; name the node's data directory with --data-dir")
+        raise StorageError(f"{directory} is not a directory; name the node's data directory with --data-dir")
     return directory
 
 
@@ -99,7 +101,7 @@ def _locked(directory: str, *, is_needed: bool) -> Iterator[None]:
 
 
 def _missing(directory: str, topic: str, partition: int | None) -> list[tuple["TopicPartition", int]]:
-    """Partitions that something was synced of, and that have no directory."""
+    """Partitions that have records according to their recovery points, but no directory."""
     from barnabas.runtime.disk import OsDisk
     from barnabas.storage.checkpoints import Checkpoints
 
@@ -163,7 +165,7 @@ def _show(name: str, findings: list["Finding"], *, as_json: bool, is_whole: bool
             ]
         )
     elif not findings:
-        output.say(f"topic {name}: everything {'' if is_whole else 'that is there '}can be read")
+        output.say(f"topic {name}: everything {'' if is_whole else 'present '}can be read")
     else:
         rows = [
             (
@@ -175,7 +177,7 @@ def _show(name: str, findings: list["Finding"], *, as_json: bool, is_whole: bool
             )
             for finding in findings
         ]
-        output.print_table(("partition", "offsets", "file and position", "what is wrong", "remedy"), rows)
+        output.print_table(("partition", "offsets", "file and position", "problem", "remedy"), rows)
 
 
 def _repair(findings: list["Finding"]) -> None:
@@ -189,4 +191,4 @@ def _repair(findings: list["Finding"]) -> None:
         try:
             repair_segment(OsDisk(), list(found), write_private)
         except OSError as error:
-            raise StorageError(f"{path} is as it was: {error}") from error
+            raise StorageError(f"{path} is unchanged: {error}") from error

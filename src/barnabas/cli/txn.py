@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from barnabas.client import TransactionDetails
 
 app = typer.Typer(
-    name="txn", help="List, describe and abort transactions, and find those that hang.", no_args_is_help=True
+    name="txn", help="List, describe and abort transactions, and find hanging ones.", no_args_is_help=True
 )
 
 _HANGING_S = 900.0  # as in the SDK, which is not loaded for --help
 
 
 def complete_transactional_id(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Transactional ids for the shell. A completion that fails must not be heard of."""
+    """Transactional ids for the shell. A failing completion prints nothing."""
     try:
         with connection.open_bus(ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP, 2.0) as bus:
             ids = [each.transactional_id for each in bus.transactions()]
@@ -36,7 +36,7 @@ def list_(
         list[str] | None, typer.Option(help="Only in this state (repeatable): Ongoing, CompleteCommit, ...")
     ] = None,
     longer_than: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="Only those open for longer.")
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Only transactions open for longer.")
     ] = None,
     pattern: Annotated[str | None, typer.Option(help="Only ids that match this regular expression.")] = None,
     as_json: AsJson = False,
@@ -56,7 +56,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Show a transactional id: its producer, and since when and where a transaction is open."""
+    """Show a transactional id: its producer, and the open transaction with its partitions."""
     with connection.ask_bus(bootstrap) as bus:
         details = bus.describe_transaction(transactional_id)
     if as_json:
@@ -86,7 +86,7 @@ def hanging(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     topic: Annotated[str | None, typer.Option(help="Only in this topic.", autocompletion=complete_topic)] = None,
     older_than: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Only those whose producer has been silent for longer.")
+        float, typer.Option(min=0, metavar="SECONDS", help="Only transactions whose producer has been idle for longer.")
     ] = _HANGING_S,
     as_json: AsJson = False,
 ) -> None:
@@ -115,9 +115,11 @@ def abort(
         str | None, typer.Argument(help="The transactional id.", autocompletion=complete_transactional_id)
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    topic: Annotated[str | None, typer.Option(help="Topic of a hanging one.", autocompletion=complete_topic)] = None,
-    partition: Annotated[int | None, typer.Option(min=0, help="Partition of a hanging one.")] = None,
-    start_offset: Annotated[int | None, typer.Option(min=0, help="Start offset of a hanging one.")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="The topic of a hanging transaction.", autocompletion=complete_topic)
+    ] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="The partition of a hanging transaction.")] = None,
+    start_offset: Annotated[int | None, typer.Option(min=0, help="The start offset of a hanging transaction.")] = None,
     yes: Yes = False,
 ) -> None:
     """Abort the transaction of a transactional id and fence its producer; or abort a hanging one (see: txn hanging)."""

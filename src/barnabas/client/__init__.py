@@ -1,9 +1,9 @@
 """The Python SDK: a bus to create topics on, send to and read from, over the Kafka protocol.
 
-Owns nothing of the broker: of its code it shares the record format, the model and the errors. Everything else goes
-over the wire, through librdkafka (confluent-kafka), so any Kafka cluster will do. See `bus.Bus`.
+Knows nothing of the broker: it shares only the record format, the model and the errors with it. Everything else goes
+over the wire, through librdkafka (confluent-kafka), so it works with any Kafka cluster. See `bus.Bus`.
 
-What is named here is loaded when it is first asked for: a Python worker of Spark needs little of it.
+The names exported here are loaded on first use: a Python worker of Spark needs few of them.
 """
 
 from typing import TYPE_CHECKING, Any, Final

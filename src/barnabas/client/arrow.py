@@ -2,8 +2,7 @@
 
 Owns the columns a caller sees: `partition`, then those of `core.records.columnar`.
 
-Needs the extra `arrow`. Reads what is committed unless told otherwise: records of aborted and open transactions are
-left out.
+Needs the extra `arrow`. Reads committed records by default: those of aborted and open transactions are left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ SCHEMA: Final = pa.schema([_PARTITION, *columnar.SCHEMA])
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be read."""
+    """What to read."""
 
     topic: str
     partitions: Sequence[int] | None
@@ -50,7 +49,7 @@ def _checked_columns(columns: Sequence[str] | None) -> list[str]:
 
 
 def _read(settings: Settings, wanted: Wanted, names: list[str]) -> Iterator[Any]:
-    """Look at the topic now, so that what does not exist is refused now; read as batches are asked for."""
+    """Check the topic now, so that unknown topics and partitions are refused now; read as batches are requested."""
     topic, partitions = wanted.topic, wanted.partitions
     fetcher = Fetcher(settings, topic, committed=wanted.isolation == READ_COMMITTED)
     try:
@@ -70,7 +69,7 @@ def _read(settings: Settings, wanted: Wanted, names: list[str]) -> Iterator[Any]
 def _ranges(
     start: Any, end: int | Mapping[int, int] | None, earliest: Mapping[int, int], latest: Mapping[int, int]
 ) -> dict[int, tuple[int, int]]:
-    """First and end offset per partition; the end is never beyond what is there now."""
+    """First and end offset per partition; the end is never beyond the current end of the log."""
     ranges = {
         id_: (_bound(start, id_, earliest, latest, earliest[id_]), min(_bound(end, id_, earliest, latest, last), last))
         for id_, last in latest.items()

@@ -1,4 +1,4 @@
-"""Questions to librdkafka's admin client: each has a deadline, and a failure is a refusal that says what was asked."""
+"""Calls to librdkafka's admin client: each has a deadline, and a failure is a refusal that names the call."""
 
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
@@ -12,13 +12,13 @@ _T = TypeVar("_T")
 
 
 class Asking:
-    """Asks with one timeout, unless told another."""
+    """Makes the calls, with one default timeout."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
 
     def ask(self, call: Any, *arguments: Any, doing: str, timeout_s: float | None = None, **more: Any) -> Any:
-        """What a call of the admin client gives: one future, or one for each thing that was asked for."""
+        """The result of a call of the admin client, which returns one future, or one for each item requested."""
         try:
             return call(*arguments, request_timeout=timeout_s or self._timeout_s, **more)
         except KafkaException as error:

@@ -1,17 +1,16 @@
-"""Whole record batches to the leaders of their partitions, each once and in order.
+"""Sends whole record batches to the leaders of their partitions, each once and in order.
 
-Owns sequences, who leads what, and what is under way: one request to each leader, with one batch of each partition,
-while the caller encodes the next. A leader that moves or a connection that breaks is tried again with the same
-sequences, which the broker takes once. Memory is bounded: `send` waits while too much is queued.
+Owns the sequences, the leaders and the requests in flight: one request to each leader, with one batch of each
+partition, while the caller encodes the next. A leader that moves or a connection that breaks is tried again with the
+same sequences, which the broker takes once. Memory is bounded: `send` waits while too much is queued.
 
-For what librdkafka does not do: sending at Arrow speed, where it would take every record by itself. A refusal is of
-the records or of the cluster and would come again; `ProducerBroken` is of this producer or its transaction.
+For what librdkafka cannot do: sending at Arrow speed, where it would handle every record separately. A refusal concerns
+the records or the cluster and would be repeated; `ProducerBroken` concerns this producer or its transaction.
 
 Must not know: Arrow, transactions beyond their id. For one thread.
 """
 
 import select
-import struct
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -21,7 +20,7 @@ from typing import Any, Final, NamedTuple, NoReturn, Protocol
 import msgspec
 
 from barnabas.client.brokers import Address, Brokers
-from barnabas.client.connection import PRODUCE, Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import (
     DeliveryFailed,
     Passing,
@@ -37,6 +36,8 @@ from barnabas.core.errors import BarnabasError, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import Buffer, add_sequence, read_header
 from barnabas.core.records.record import decode_batch, encode_batch
+from barnabas.wire.apis import PRODUCE
+from barnabas.wire.produce_request import write_produce_request
 
 ACKS_ALL: Final = -1
 _ROOM_BYTES: Final = 8 * 1024 * 1024
@@ -53,14 +54,9 @@ FENCED: Final = frozenset({47, 90})
 # A sequence the broker does not expect, a transaction or a producer it does not know, or no longer.
 BROKEN: Final = frozenset({45, 48, 49, 59, 120})
 
-_INT: Final = struct.Struct(">i")
-_SHORT: Final = struct.Struct(">h")
-_AFTER_ID: Final = struct.Struct(">hii")  # acks, timeout, count of topics
-_PARTITION: Final = struct.Struct(">ii")  # index, length of its records
-
 
 class Producer(NamedTuple):
-    """Who sends: the id and epoch that the cluster gave."""
+    """The producer id and epoch assigned by the cluster."""
 
     id: int
     epoch: int
@@ -87,12 +83,12 @@ class _Stamped:
 
 @dataclass(slots=True)
 class _UnderWay:
-    connection: Connection
+    connection: BrokerConnection
     batches: dict[TopicPartition, _Stamped]
 
 
 class BatchProducer:
-    """Sends the batches of one producer. One that raised is not to be used again."""
+    """Sends the batches of one producer. It must not be used again once it has raised."""
 
     def __init__(
         self,
@@ -110,8 +106,6 @@ class BatchProducer:
         self._transactional_id = transactional_id
         self._delivery_s = delivery_s
         self._contact_s = contact_s
-        name = b"" if transactional_id is None else transactional_id.encode()
-        self._request_start = _SHORT.pack(-1 if transactional_id is None else len(name)) + name
         self._ack_timeout_ms = ack_timeout_ms
         self._leaders: dict[TopicPartition, Address] = {}
         self._counts: dict[str, int] = {}
@@ -122,7 +116,7 @@ class BatchProducer:
         self._under_way: dict[Address, _UnderWay] = {}
 
     def begin_anew(self, producer: Producer) -> None:
-        """Send for another producer from now on, over the same connections; everything sent before is acknowledged."""
+        """Send as another producer from now on, over the same connections; everything sent before is acknowledged."""
         assert not self._queues
         assert not self._under_way
         self._producer = producer
@@ -135,11 +129,11 @@ class BatchProducer:
         return self._counts[topic]
 
     def forget_counts(self) -> None:
-        """Look at the next need how many partitions topics have: they may have got more, and keys go elsewhere then."""
+        """Look up the partition counts again when next needed: topics may have been given more, and keys move then."""
         self._counts.clear()
 
     def look_up(self, topic: str) -> None:
-        """Learn of a topic anew, which a broker that makes topics by itself may need a moment for."""
+        """Look up a topic again; a broker that creates topics automatically may need a moment."""
         deadline = time.monotonic() + self._contact_s
         while True:
             try:
@@ -154,7 +148,7 @@ class BatchProducer:
                 time.sleep(_RETRY_S)
 
     def send(self, key: TopicPartition, batch: Batch) -> None:
-        """Queue a batch behind those of its partition; waits while too much is."""
+        """Queue a batch behind those of its partition; waits while too much is queued."""
         sequence = self._sequences.get(key, 0)
         batch.stamp(*self._producer, sequence, is_transactional=self._transactional_id is not None)
         self._sequences[key] = add_sequence(sequence, batch.record_count)
@@ -171,12 +165,12 @@ class BatchProducer:
             self._advance(_SILENCE_S)
 
     def close(self) -> None:
-        """Let go of the leaders; the brokers it was given are the caller's."""
+        """Close the connections to the leaders; the brokers passed in belong to the caller."""
         self._under_way.clear()
         self._leading.close()
 
     def _advance(self, wait_s: float) -> None:
-        """Send what can be sent, and take the answers that come within a time."""
+        """Send what can be sent, and handle the answers that arrive within a time."""
         try:
             self._dispatch()
             for address in self._answered(wait_s):
@@ -186,7 +180,7 @@ class BatchProducer:
             self._start_over(error)
 
     def _dispatch(self) -> None:
-        """Send a request to every leader that is not answering one."""
+        """Send a request to every leader without one in flight."""
         if not self._queues:
             return
         unknown = {key.topic for key in self._queues if key not in self._leaders}
@@ -211,7 +205,7 @@ class BatchProducer:
             if batches and size > _REQUEST_BYTES:
                 break
             batches[key] = batch
-        connection.send_written(PRODUCE, self._body(batches))
+        connection.send_written(PRODUCE.key, self._body(batches))
         self._under_way[leader] = _UnderWay(connection, batches)
         for key, batch in batches.items():
             queue = self._queues[key]
@@ -221,19 +215,13 @@ class BatchProducer:
                 del self._queues[key]
 
     def _body(self, batches: dict[TopicPartition, _Stamped]) -> list[Buffer]:
-        by_topic: dict[str, list[_Stamped]] = {}
+        by_topic: dict[str, list[tuple[int, Buffer]]] = {}
         for key, batch in batches.items():
-            by_topic.setdefault(key.topic, []).append(batch)
-        body: list[Buffer] = [self._request_start + _AFTER_ID.pack(ACKS_ALL, self._ack_timeout_ms, len(by_topic))]
-        for topic, of_topic in by_topic.items():
-            name = topic.encode()
-            body.append(_SHORT.pack(len(name)) + name + _INT.pack(len(of_topic)))
-            for batch in of_topic:
-                body += (_PARTITION.pack(batch.key.partition, len(batch.data)), batch.data)
-        return body
+            by_topic.setdefault(key.topic, []).append((key.partition, batch.data))
+        return write_produce_request(self._transactional_id, ACKS_ALL, self._ack_timeout_ms, by_topic)
 
     def _answered(self, wait_s: float) -> list[Address]:
-        """The leaders whose answers can be read, once there is one or the time is over."""
+        """The leaders whose answers can be read, once there is one or the time is up."""
         if not self._under_way:
             return []
         poller = select.poll()
@@ -259,7 +247,7 @@ class BatchProducer:
             time.sleep(_RETRY_S)
 
     def _is_delivered(self, batch: _Stamped, answer: Any) -> bool:
-        """Whether a batch was taken; one that may be yet is queued again. Any other refusal is raised."""
+        """Whether a batch was accepted; after a retriable error it is queued again. Any other error is raised."""
         code = int(answer.error_code)
         if code in (_OK, _DUPLICATE):
             return True
@@ -282,7 +270,7 @@ class BatchProducer:
             self._queued_bytes += len(batch.data)
 
     def _start_over(self, error: BarnabasError) -> None:
-        """After a failure that may pass: all that is under way is sent again, over new connections."""
+        """After a retriable failure: everything in flight is sent again, over new connections."""
         self._drop_connections()
         now = time.monotonic()
         for queue in self._queues.values():
@@ -312,7 +300,7 @@ class BatchProducer:
                     self._leaders[TopicPartition(topic, partition)] = leader.address
 
     def _miss(self, topic: str) -> NoReturn:
-        """Believe that a topic does not exist only when it has been said for a while."""
+        """Report that a topic does not exist only once the cluster has said so for a while."""
         missing = UnknownTopicOrPartition(f"topic {topic!r} does not exist")
         now = time.monotonic()
         if now < self._missed_at.setdefault(topic, now) + _DISBELIEF_S:
@@ -321,7 +309,7 @@ class BatchProducer:
 
 
 def failure_of(code: int, message: str) -> BarnabasError:
-    """What an error code means to a producer."""
+    """The exception for an error code, as a producer sees it."""
     if code in FENCED:
         return TransactionFenced(message)
     return ProducerBroken(message) if code in BROKEN else refusal_of(code, message)

@@ -1,31 +1,27 @@
-"""The transactions of a producer of batches, as their coordinator is asked for them.
+"""The transactions of a producer of batches: the requests to their coordinator.
 
-Every question may be asked twice without harm. A refusal by the coordinator is `ProducerBroken`, or
-`TransactionFenced` if somebody took the transactional id over. For one thread.
+Every request may be repeated without harm. A refusal by the coordinator is `ProducerBroken`, or
+`TransactionFenced` if another producer took over the transactional id. For one thread.
 """
 
-import datetime
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kio.static.primitive import i32Timedelta
-
 from barnabas.client.batch_producer import Producer, failure_of
 from barnabas.client.brokers import Brokers, CoordinatorKind
-from barnabas.client.connection import (
+from barnabas.client.coordinators import CodesOf, Coordinators
+from barnabas.client.errors import Unreachable, is_passing, words_of
+from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from barnabas.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     DESCRIBE_TRANSACTIONS,
     END_TXN,
     INIT_PRODUCER_ID,
     TXN_OFFSET_COMMIT,
-    make,
 )
-from barnabas.client.coordinators import Build, CodesOf, Coordinators
-from barnabas.client.errors import Unreachable, is_passing, words_of
-from barnabas.client.transaction_states import DescribeTransactionsResponse
-from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from barnabas.wire.writing import Values
 
 _RETRY_S: Final = 0.02
 _NOT_KNOWN: Final = 105  # TRANSACTIONAL_ID_NOT_FOUND
@@ -45,12 +41,12 @@ class BatchTransaction:
         self.producer = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
     def initialise(self, patience_s: float) -> None:
-        """Take the id over; what was open under it is ended first."""
+        """Take over the id; its open transaction is ended first."""
         self.producer = _new_producer(self._coordinators, self.id, self._timeout_ms, patience_s)
         self._partitions.clear()
 
     def resume(self, producer: Producer) -> None:
-        """Go on with the transaction that somebody else left open under this id, to end it."""
+        """Take over the transaction that another producer left open under this id, to end it."""
         self.producer = producer
         self._partitions.clear()
 
@@ -63,94 +59,76 @@ class BatchTransaction:
         for key in new:
             by_topic.setdefault(key.topic, []).append(key.partition)
 
-        def build(messages: Any) -> Any:
-            return messages.AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=self.id,
-                v3_and_below_producer_id=self.producer.id,
-                v3_and_below_producer_epoch=self.producer.epoch,
-                v3_and_below_topics=tuple(
-                    messages.AddPartitionsToTxnTopic(name=name, partitions=tuple(ids)) for name, ids in by_topic.items()
-                ),
-            )
+        values = {
+            "v3_and_below_transactional_id": self.id,
+            "v3_and_below_producer_id": self.producer.id,
+            "v3_and_below_producer_epoch": self.producer.epoch,
+            "v3_and_below_topics": [{"name": name, "partitions": ids} for name, ids in by_topic.items()],
+        }
 
         def codes(answer: Any) -> Iterable[int]:
             for topic in answer.results_by_topic_v3_and_below:
                 for each in topic.results_by_partition:
                     yield int(each.partition_error_code)
 
-        self._ask(ADD_PARTITIONS_TO_TXN, build, codes, f"write to {new[0]} in a transaction")
+        self._ask(ADD_PARTITIONS_TO_TXN.key, values, codes, f"write to {new[0]} in a transaction")
         self._partitions.update(new)
 
     def commit_offset(self, group: str, key: TopicPartition, offset: int, metadata: str) -> None:
-        """Commit an offset of a group, of which nobody is a member, with the transaction."""
+        """Commit an offset of a group without members, with the transaction."""
         self.commit_offsets(group, {key: (offset, metadata)})
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        """Commit offsets of a group, each with its metadata, of which nobody is a member, with the transaction."""
+        """Commit offsets of a group without members, each with its metadata, with the transaction."""
         by_topic: dict[str, list[TopicPartition]] = {}
         for key in sorted(offsets):
             by_topic.setdefault(key.topic, []).append(key)
 
-        def build_add(messages: Any) -> Any:
-            return messages.AddOffsetsToTxnRequest(
-                transactional_id=self.id,
-                producer_id=self.producer.id,
-                producer_epoch=self.producer.epoch,
-                group_id=group,
-            )
-
-        def build_commit(messages: Any) -> Any:
-            topics = tuple(
-                messages.TxnOffsetCommitRequestTopic(
-                    name=topic,
-                    partitions=tuple(
-                        make(
-                            messages.TxnOffsetCommitRequestPartition,
-                            partition_index=key.partition,
-                            committed_offset=offsets[key][0],
-                            committed_metadata=offsets[key][1],
-                        )
-                        for key in keys
-                    ),
-                )
-                for topic, keys in by_topic.items()
-            )
-            return make(
-                messages.TxnOffsetCommitRequest,
-                transactional_id=self.id,
-                group_id=group,
-                producer_id=self.producer.id,
-                producer_epoch=self.producer.epoch,
-                topics=topics,
-            )
+        transaction = {
+            "transactional_id": self.id,
+            "producer_id": self.producer.id,
+            "producer_epoch": self.producer.epoch,
+            "group_id": group,
+        }
+        topics = [
+            {
+                "name": topic,
+                "partitions": [
+                    {
+                        "partition_index": key.partition,
+                        "committed_offset": offsets[key][0],
+                        "committed_metadata": offsets[key][1],
+                    }
+                    for key in keys
+                ],
+            }
+            for topic, keys in by_topic.items()
+        ]
 
         def codes(answer: Any) -> Iterable[int]:
             return [int(each.error_code) for topic in answer.topics for each in topic.partitions]
 
         doing = f"commit offsets of group {group!r} in a transaction"
-        self._ask(ADD_OFFSETS_TO_TXN, build_add, _one_code, doing)
+        self._ask(ADD_OFFSETS_TO_TXN.key, transaction, _one_code, doing)
         self._coordinators.ask(
             CoordinatorKind.GROUP,
             group,
-            TXN_OFFSET_COMMIT,
-            build_commit,
+            TXN_OFFSET_COMMIT.key,
+            {**transaction, "topics": topics},
             codes,
             doing=doing,
             patience_s=self._patience_s,
         )
 
     def end(self, *, commit: bool, patience_s: float | None = None) -> None:
-        """Commit or abort all of it."""
-
-        def build(messages: Any) -> Any:
-            return messages.EndTxnRequest(
-                transactional_id=self.id,
-                producer_id=self.producer.id,
-                producer_epoch=self.producer.epoch,
-                committed=commit,
-            )
-
-        self._ask(END_TXN, build, _one_code, f"{'commit' if commit else 'abort'} a transaction", patience_s)
+        """Commit or abort the transaction."""
+        values = {
+            "transactional_id": self.id,
+            "producer_id": self.producer.id,
+            "producer_epoch": self.producer.epoch,
+            "committed": commit,
+        }
+        self._ask(END_TXN.key, values, _one_code, f"{'commit' if commit else 'abort'} a transaction", patience_s)
         self._partitions.clear()
 
     def is_open(self, patience_s: float | None = None) -> bool:
@@ -160,14 +138,15 @@ class BatchTransaction:
     def find_open(self, patience_s: float | None = None) -> Producer | None:
         """The producer that has a transaction open under this id; or None."""
 
-        def build(messages: Any) -> Any:
-            return messages.DescribeTransactionsRequest(transactional_ids=(self.id,))
-
         def codes(answer: Any) -> Iterable[int]:
             return [int(each.error_code) for each in answer.transaction_states if int(each.error_code) != _NOT_KNOWN]
 
         answer = self._ask(
-            DESCRIBE_TRANSACTIONS, build, codes, "look at the transaction", patience_s, DescribeTransactionsResponse
+            DESCRIBE_TRANSACTIONS.key,
+            {"transactional_ids": [self.id]},
+            codes,
+            "look at the transaction",
+            patience_s,
         )
         (found,) = answer.transaction_states
         if str(found.transaction_state) != "Ongoing":
@@ -177,31 +156,28 @@ class BatchTransaction:
     def _ask(
         self,
         api_key: int,
-        build: Build,
+        values: Values,
         codes: CodesOf,
         doing: str,
         patience_s: float | None = None,
-        answer_kind: Any = None,
     ) -> Any:
         return self._coordinators.ask(
             CoordinatorKind.TRANSACTION,
             self.id,
             api_key,
-            build,
+            values,
             codes,
             doing=f"{doing} of {self.id!r}",
             patience_s=self._patience_s if patience_s is None else patience_s,
-            answer_kind=answer_kind,
         )
 
 
 def new_producer(brokers: Brokers, patience_s: float) -> Producer:
-    """An id for a producer without transactions; any broker gives one."""
+    """An id for a producer without transactions; any broker assigns one."""
     deadline = time.monotonic() + patience_s
     while True:
         try:
-            connection = brokers.any()
-            answer = connection.call(_init_request(connection.messages(INIT_PRODUCER_ID), None, -1))
+            answer = brokers.any().call(INIT_PRODUCER_ID.key, _init_values(None, -1))
             code = int(answer.error_code)
             if code == 0:
                 return Producer(int(answer.producer_id), int(answer.producer_epoch))
@@ -220,8 +196,8 @@ def _new_producer(coordinators: Coordinators, transactional_id: str, timeout_ms:
     answer = coordinators.ask(
         CoordinatorKind.TRANSACTION,
         transactional_id,
-        INIT_PRODUCER_ID,
-        lambda messages: _init_request(messages, transactional_id, timeout_ms),
+        INIT_PRODUCER_ID.key,
+        _init_values(transactional_id, timeout_ms),
         _one_code,
         doing=f"begin transactions of {transactional_id!r}",
         patience_s=patience_s,
@@ -229,12 +205,8 @@ def _new_producer(coordinators: Coordinators, transactional_id: str, timeout_ms:
     return Producer(int(answer.producer_id), int(answer.producer_epoch))
 
 
-def _init_request(messages: Any, transactional_id: str | None, timeout_ms: int) -> Any:
-    return make(
-        messages.InitProducerIdRequest,
-        transactional_id=transactional_id,
-        transaction_timeout=i32Timedelta.parse(datetime.timedelta(milliseconds=timeout_ms)),
-    )
+def _init_values(transactional_id: str | None, timeout_ms: int) -> Values:
+    return {"transactional_id": transactional_id, "transaction_timeout": timeout_ms}
 
 
 def _one_code(answer: Any) -> Iterable[int]:

@@ -1,30 +1,32 @@
-"""The brokers of a cluster over connections of our own: any of them, one by its address, who leads what.
+"""The brokers of a cluster over our own connections: any broker, one by its address, the leaders.
 
-Owns the connections, which are kept until they are dropped, and asking again where one turns out to be closed. Trying
-again while leaders move is the caller's, who knows how long there is patience. For one thread.
+Owns the connections, which are kept until they are dropped, and repeats a request if its connection turns out to be
+closed. Retrying while leaders move is up to the caller, who knows for how long. For one thread.
 """
 
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from barnabas.client.connection import FIND_COORDINATOR, METADATA, Connection, make
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import Unreachable
 from barnabas.client.scram import LoginFailed
 from barnabas.client.security import Security
 from barnabas.client.settings import Settings, parse_bootstrap
 from barnabas.core.errors import BarnabasError
+from barnabas.wire.apis import FIND_COORDINATOR, METADATA
+from barnabas.wire.writing import Values
 
 Address: TypeAlias = tuple[str, int]
 _RETRY_S: Final = 0.05
 
 
 class CoordinatorKind(IntEnum):
-    """Of what a broker is the coordinator; the numbers are the protocol's."""
+    """What a broker coordinates; the numbers are the protocol's."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -43,7 +45,7 @@ class ClusterBroker:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """A topic as one broker knows it; a partition that nobody leads has None. Old brokers know no topic ids."""
+    """A topic as one broker knows it; a partition without a leader has None. Old brokers have no topic ids."""
 
     error_code: int
     leaders: Mapping[int, ClusterBroker | None]
@@ -52,7 +54,9 @@ class TopicMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterMetadata:
+class ClusterView:
+    """The cluster according to one broker."""
+
     brokers: list[ClusterBroker]
     topics: Mapping[str, TopicMetadata]
 
@@ -65,7 +69,7 @@ class Brokers:
         self._security = Security.of(settings.config)
         self._bootstrap = parse_bootstrap(settings.bootstrap)
         self._known: list[Address] = []
-        self._connections: dict[Address, Connection] = {}
+        self._connections: dict[Address, BrokerConnection] = {}
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -73,7 +77,7 @@ class Brokers:
         self._connections.clear()
 
     def another(self) -> "Brokers":
-        """The same cluster, over other connections."""
+        """The same cluster, over separate connections."""
         return Brokers(self._settings)
 
     def drop(self, address: Address) -> None:
@@ -82,16 +86,16 @@ class Brokers:
         if connection is not None:
             connection.close()
 
-    def at(self, address: Address) -> Connection:
-        """The connection to one broker; a new one where the login of the last runs out."""
+    def at(self, address: Address) -> BrokerConnection:
+        """The connection to one broker; a new one if the login of the last expires."""
         if address in self._connections and self._connections[address].is_over:
             self.drop(address)
         if address not in self._connections:
-            self._connections[address] = Connection(*address, self._settings.client_id, self._security)
+            self._connections[address] = BrokerConnection(*address, self._settings.client_id, self._security)
         return self._connections[address]
 
-    def any(self) -> Connection:
-        """A connection that is open, or to the first broker that can be reached: those given, then those heard of."""
+    def any(self) -> BrokerConnection:
+        """An open connection, or one to the first reachable broker: those given, then those in the metadata."""
         problem: BarnabasError = Unreachable("no broker address was given")
         for address in dict.fromkeys([*self._connections, *self._bootstrap, *self._known]):
             try:
@@ -104,7 +108,7 @@ class Brokers:
         raise problem
 
     def wait_reachable(self, patience_s: float) -> None:
-        """Return when a broker can be reached; for a cluster that may never have been there."""
+        """Return when a broker can be reached; for a cluster that may not be running at all."""
         deadline = time.monotonic() + patience_s
         while True:
             try:
@@ -115,22 +119,17 @@ class Brokers:
                     raise Unreachable(f"{error}; is a broker running at that address?") from None
             time.sleep(_RETRY_S)
 
-    def metadata(self, topics: Iterable[str] | None, *, create: bool = False) -> ClusterMetadata:
-        """What any broker knows of these topics, or of all; `create` lets it make those that do not exist."""
+    def metadata(self, topics: Iterable[str] | None, *, create: bool = False) -> ClusterView:
+        """The metadata of these topics, or of all, from any broker; `create` lets it create those that do not exist."""
         names = None if topics is None else list(topics)
 
-        def request(messages: Any) -> Any:
-            named = [make(messages.MetadataRequestTopic, topic_id=None, name=each) for each in names or ()]
-            wanted = None if names is None else tuple(named)
-            return make(
-                messages.MetadataRequest,
-                topics=wanted,
-                allow_auto_topic_creation=create,
-                include_cluster_authorized_operations=False,
-                include_topic_authorized_operations=False,
-            )
-
-        answer = self._ask(METADATA, request)
+        answer = self._ask(
+            METADATA.key,
+            {
+                "topics": None if names is None else [{"name": each} for each in names],
+                "allow_auto_topic_creation": create,
+            },
+        )
         brokers = {int(b.node_id): ClusterBroker(int(b.node_id), str(b.host), int(b.port)) for b in answer.brokers}
         self._known = [broker.address for broker in brokers.values()] or self._known
         found = {
@@ -142,24 +141,20 @@ class Brokers:
             )
             for topic in answer.topics
         }
-        return ClusterMetadata(sorted(brokers.values(), key=lambda broker: broker.node_id), found)
+        return ClusterView(sorted(brokers.values(), key=lambda broker: broker.node_id), found)
 
     def coordinator(self, key: str, kind: CoordinatorKind) -> tuple[int, ClusterBroker]:
-        """The coordinator of a group or of a transactional id; with the error code, which is 0 if it is one."""
-        answer = self._ask(
-            FIND_COORDINATOR, lambda messages: make(messages.FindCoordinatorRequest, key=key, key_type=int(kind))
-        )
+        """The coordinator of a group or of a transactional id, with the error code, 0 if it was found."""
+        answer = self._ask(FIND_COORDINATOR.key, {"key": key, "key_type": int(kind)})
         broker = ClusterBroker(int(answer.node_id), str(answer.host), int(answer.port))
         return int(answer.error_code), broker
 
-    def _ask(self, api_key: int, request: Callable[[Any], Any]) -> Any:
-        """The answer of any broker; of another, where the first one hung up."""
-        connection = self.any()
+    def _ask(self, api_key: int, values: Values) -> Any:
+        """The answer of any broker; of another one if the first closed the connection."""
         try:
-            return connection.call(request(connection.messages(api_key)))
+            return self.any().call(api_key, values)
         except Unreachable:
-            connection = self.any()
-            return connection.call(request(connection.messages(api_key)))
+            return self.any().call(api_key, values)
 
 
 def _id_text(topic_id: UUID | None) -> str | None:

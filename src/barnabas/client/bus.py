@@ -1,7 +1,9 @@
 """The bus: topics, sending and reading on one cluster, from one object.
 
-Owns the handles of one cluster and closes them. May be used by several threads at once; each `consume` and `merge`
-has a consumer of its own, to be used by one thread.
+Owns the handles of one cluster and closes them. May be used by several threads at once; each `consume` and `merge` has
+its own consumer, to be used by one thread.
+
+A facade: a method for each verb of the client, documented here, so it is longer than the modules that do the work.
 """
 
 import threading
@@ -45,7 +47,7 @@ from barnabas.client.settings import READ_COMMITTED, Isolation, Settings, defaul
 from barnabas.client.topics import LATEST, TIMEOUT_S, TopicDetails, TopicInfo, Topics
 from barnabas.client.transaction_infos import HANGING_S, HangingTransaction, TransactionDetails, TransactionInfo
 from barnabas.client.transactions import TIMEOUT_S as TRANSACTION_TIMEOUT_S
-from barnabas.client.transactions import Transaction, Transactions
+from barnabas.client.transactions import Transaction, TransactionalProducers
 from barnabas.core.errors import BarnabasError, InvalidRequest
 from barnabas.core.model import TopicPartition
 
@@ -60,10 +62,10 @@ _CLOSE_S: Final = 30.0
 
 
 class Bus:
-    """A message bus at `bootstrap` (else in BARNABAS_BOOTSTRAP, else on this machine).
+    """A message bus at `bootstrap` (default: BARNABAS_BOOTSTRAP, or this machine).
 
-    `config` is for librdkafka's own settings (TLS, SASL, timeouts, compression). `delivery` overrides what topics say
-    about theirs. Close it, or use it in a `with`: that delivers what was sent.
+    `config` is for librdkafka's own settings (TLS, SASL, timeouts, compression). `delivery` overrides the
+    `delivery.semantics` of topics. Close it, or use it in a `with`: that delivers what was sent.
 
     The first call that needs a broker raises `Unreachable` if none answers within `connect_timeout` seconds. Once one
     has answered, calls are patient for `timeout` seconds, and records that were sent wait for a broker that restarts.
@@ -92,7 +94,7 @@ class Bus:
         self._round_robin = RoundRobin(self._partition_count)
         self._getter = RecordGetter(self._settings, self._known_topics)
         self._known_groups = Groups(admin, self._known_topics, self._getter, timeout)
-        self._transactions = Transactions(self._settings, self._pick_partition, timeout)
+        self._transactions = TransactionalProducers(self._settings, self._pick_partition, timeout)
 
     @property
     def bootstrap(self) -> str:
@@ -130,7 +132,7 @@ class Bus:
                 raise
 
     def close(self, timeout: float | None = _CLOSE_S) -> None:
-        """Deliver what was sent and let go of everything; raises `DeliveryFailed` if something was not delivered."""
+        """Deliver what was sent and close all connections; raises `DeliveryFailed` if something was not delivered."""
         try:
             self._producers.close(timeout)
         finally:
@@ -148,13 +150,13 @@ class Bus:
         config: Mapping[str, str] | None = None,
         exist_ok: bool = False,
     ) -> TopicInfo:
-        """Make a topic; what is not given is the broker's default."""
+        """Create a topic; the broker's defaults apply to what is not given."""
         return self._topics.create(
             name, partitions=partitions, replication_factor=replication_factor, config=config, exist_ok=exist_ok
         )
 
     def delete_topic(self, name: str) -> None:
-        """Remove a topic and its records."""
+        """Delete a topic and its records."""
         self._topics.delete(name)
         self._forget(name)
 
@@ -163,7 +165,7 @@ class Bus:
         return self._topics.list_all()
 
     def describe_topic(self, name: str) -> TopicDetails:
-        """A topic's partitions with their offsets, and the settings of its own."""
+        """A topic's partitions with their offsets, and its own settings."""
         return self._topics.describe(name)
 
     def alter_topic(self, name: str, *, set_: Mapping[str, str] | None = None, unset: Iterable[str] = ()) -> None:
@@ -176,7 +178,7 @@ class Bus:
         self._partition_counts.pop(name, None)
 
     def truncate(self, topic: str, partition: int | None = None, *, before: int | None = None) -> dict[int, int]:
-        """Remove the records before an offset, all of them if it is None; gives each partition's new start."""
+        """Delete the records before an offset, all of them if it is None; returns each partition's new start offset."""
         return self._topics.truncate(topic, partition, before)
 
     # Sending
@@ -209,7 +211,7 @@ class Bus:
 
     @property
     def acknowledged_count(self) -> int:
-        """How many of the records that `send` took have been acknowledged so far; without those of transactions."""
+        """How many of the records sent have been acknowledged so far, not counting transactions."""
         return self._producers.acknowledged_count
 
     # Transactions
@@ -219,12 +221,12 @@ class Bus:
     ) -> AbstractContextManager[Transaction]:
         """A transaction: what is sent in the block is seen by `read_committed` readers all at once, at its end.
 
-        If the block raises, nothing of it is ever seen. `transactional_id` names the producer: whoever opens a
-        transaction of the same id takes over from the one before, whose open transaction is aborted. The cluster ends
-        a transaction that stays open for longer than `timeout` seconds.
+        If the block raises, the transaction is aborted and none of its records are seen. `transactional_id` names the
+        producer: opening a transaction of the same id fences the producer before, and aborts its open transaction. The
+        cluster ends a transaction that stays open for longer than `timeout` seconds.
 
         Raises `TransactionAborted` (try again), `TransactionFenced` (another took over), `TransactionTimedOut`, or
-        `TransactionInDoubt` (no answer to the commit). The next block of this id begins anew in any case.
+        `TransactionInDoubt` (no answer to the commit). The next block of this id starts a new transaction in any case.
         """
         self._contact.make()
         return self._transactions.open(transactional_id, timeout)
@@ -243,19 +245,21 @@ class Bus:
         stop: threading.Event | None = None,
         until_end: bool = False,
     ) -> Processed:
-        """Call `function` with every record of `source`, and send what it gives to `sink`; until `stop` is set, or up
-        to what is there now (`until_end`).
+        """Call `function` with every record of `source`, and send what it returns to `sink`; until `stop` is set, or up
+        to the current end (`until_end`).
 
-        It gives None (nothing), bytes or str (a value: the key stays), an `Output`, a `Message`, or a list of these.
-        What it raises ends the loop and is raised here; nothing of the batch is seen then, and it is read again the
-        next time. Records come in batches of up to `batch_size`, of what comes within `max_wait` seconds.
+        It returns None (nothing), bytes or str (a value: the key stays), an `Output`, a `Message`, or a list of these.
+        An exception that it raises ends the loop and is raised here; nothing of its batch is written then, and the
+        batch is read again the next time. Records come in batches of up to `batch_size`, of what comes within
+        `max_wait` seconds.
 
-        `exactly_once`: each batch is one transaction with the group's offsets. A process that is killed at any line,
-        and started again, loses nothing and does nothing twice, for `read_committed` readers. Otherwise at least once.
-        A `sink` with `delivery.semantics=exactly-once` takes nothing less.
+        `exactly_once`: each batch is one transaction with the group's offsets. A process that is killed at any line and
+        started again loses nothing and duplicates nothing, for `read_committed` readers. Otherwise at least once. A
+        `sink` with `delivery.semantics=exactly-once` requires it.
 
-        Processes of one `group` share the partitions. `instance` names this one, and stays the same when it is started
-        again: it then goes on at once. Without it, others wait for some 10 s for what a process that died left open.
+        Processes of one `group` share the partitions. `instance` names this process, and must stay the same across
+        restarts: it then continues at once. Without it, the others wait about 10 s for the open transaction of a
+        process that died.
         """
         if batch_size < 1:
             raise InvalidRequest(f"batch_size is {batch_size}; it must be at least 1")
@@ -285,14 +289,14 @@ class Bus:
         return self._transaction_admin.list_all(tuple(states), longer_than, pattern)
 
     def describe_transaction(self, transactional_id: str) -> TransactionDetails:
-        """A transactional id: its producer, and the transaction that is open or was last."""
+        """A transactional id: its producer, and its open or last transaction."""
         return self._transaction_admin.describe(transactional_id)
 
     def hanging_transactions(
         self, topic: str | None = None, *, older_than: float = HANGING_S
     ) -> list[HangingTransaction]:
         """Transactions that are open in a partition for longer than `older_than` seconds and that no coordinator will
-        end. They hold up `read_committed` readers; see `abort_hanging_transaction`.
+        end. They block `read_committed` readers; see `abort_hanging_transaction`.
         """
         return self._transaction_admin.find_hanging(topic, older_than)
 
@@ -301,7 +305,7 @@ class Bus:
         return self._transaction_admin.abort(transactional_id)
 
     def abort_hanging_transaction(self, topic: str, partition: int, start_offset: int) -> HangingTransaction:
-        """End a transaction in a partition that no coordinator will end; refused if one will."""
+        """Abort a transaction in a partition that no coordinator will end; refused if one will."""
         return self._transaction_admin.abort_hanging(TopicPartition(topic, partition), start_offset)
 
     # Reading
@@ -321,22 +325,22 @@ class Bus:
         timeout: float | None = None,
         isolation: Isolation | None = None,
     ) -> Generator[Message, None, None]:
-        """Read records as they come, partition by partition in order.
+        """Read records as they arrive, in order within each partition.
 
-        Begins at `offset` (a number, or one per partition), or with the first record at or after `timestamp_ms`.
-        Goes on for ever, or up to what is there now (`until_end`), or for `max_records`, or until no record came
+        Starts at `offset` (a number, or one per partition), or with the first record at or after `timestamp_ms`.
+        Goes on forever, or up to the current end (`until_end`), or for `max_records`, or until no record came
         for `timeout` seconds. Records of aborted and open transactions are left out, unless `isolation` is
         "read_uncommitted".
 
-        In a `group`, consumers share the partitions, and each goes on where the group was; `offset` ("earliest" or
-        "latest") is for what the group has never read. A record counts as processed when the next one is asked for.
-        At least once: what was processed is committed before more is read, `max_poll_records` at a time, and at the
-        end. At most once: records are committed before they are handed out. Transactional: nothing is committed but
-        by `Transaction.commit_offsets`. Close it, and the group hears at once.
+        In a `group`, consumers share the partitions, and each continues at the committed offsets; `offset` ("earliest"
+        or "latest") applies where nothing is committed. A record counts as processed when the next one is requested. At
+        least once: processed records are committed before more are read, `max_poll_records` at a time, and at the end.
+        At most once: records are committed before they are handed out. Transactional: only `Transaction.commit_offsets`
+        commits. Closing it leaves the group at once.
         """
         if group is not None:
             if partitions is not None or timestamp_ms is not None or offset not in ("earliest", "latest"):
-                raise InvalidRequest("a group says what is read, from where its offsets are: see reset_group")
+                raise InvalidRequest("a group reads from its committed offsets; to change them see reset_group")
             names = self._checked(topics, mode, max_poll_records)
             if mode == "transactional":
                 rejoin = self._rewinding(names, group, str(offset), max_poll_records, isolation)
@@ -350,7 +354,7 @@ class Bus:
         )
 
     def get(self, topic: str, partition: int, offset: int, *, isolation: Isolation | None = None) -> Message:
-        """One record by its id; `RecordNotFound` if there is none, or it is of an aborted or open transaction."""
+        """One record by its offset; `RecordNotFound` if there is none, or its transaction is aborted or open."""
         consuming.pick_partitions(self._topics, [topic], [partition])
         return self._getter.get(topic, partition, offset, self._timeout, self._settings.isolation(isolation))
 
@@ -367,7 +371,7 @@ class Bus:
     ) -> Generator[Message, None, None]:
         """All partitions as one stream by timestamp, ties by partition and offset.
 
-        Exact up to what is there now; with `until_end=False` it goes on, in order of what has arrived.
+        Exact up to the current end; with `until_end=False` it goes on, in the order of what has arrived.
         """
         level = self._settings.isolation(isolation)
         starts, ends = self._plan(topics, partitions, offset, timestamp_ms, level, until_end=until_end)
@@ -383,7 +387,7 @@ class Bus:
         columns: Sequence[str] | None = None,
         isolation: Isolation | None = None,
     ) -> Any:
-        """A topic up to what is there now, as a `pyarrow.RecordBatchReader` (`read_all()` makes a table).
+        """A topic up to its current end, as a `pyarrow.RecordBatchReader` (`read_all()` makes a table).
 
         Columns: partition, key, value, offset, timestamp, timestamp_type, headers. Needs `barnabas[arrow]`.
         """
@@ -403,7 +407,7 @@ class Bus:
         return self._groups.list_all()
 
     def describe_group(self, name: str) -> GroupDetails:
-        """A group's members, and how far it is behind in each partition: in records, and in seconds."""
+        """A group's members, and its lag in each partition, in records and in seconds."""
         return self._groups.describe(name)
 
     def reset_group(
@@ -416,9 +420,10 @@ class Bus:
         topic: str | Sequence[str] | None = None,
         dry_run: bool = False,
     ) -> list[OffsetChange]:
-        """Have a group without members go on from elsewhere: `to` "earliest", "latest" or an offset, the first record
-        at or after `timestamp_ms`, or `shift_by` records further. Within what there is. Of `topic`, or of all that it
-        has committed for. With `dry_run` nothing is changed; what is returned says what would be.
+        """Move the committed offsets of a group without members: `to` "earliest", "latest" or an offset, to the first
+        record at or after `timestamp_ms`, or by `shift_by` records. Offsets are limited to the range of the log.
+        Applies to `topic`, or to all topics the group has committed for. With `dry_run` nothing is changed; the changes
+        are only returned.
         """
         topics = [topic] if isinstance(topic, str) else topic
         return self._groups.reset(
@@ -426,11 +431,11 @@ class Bus:
         )
 
     def delete_group(self, name: str) -> None:
-        """Remove a group without members, and its offsets."""
+        """Delete a group without members, and its offsets."""
         self._groups.delete(name)
 
     def _checked(self, topics: str | Iterable[str], mode: str, max_poll_records: int) -> list[str]:
-        """The topics to read in a group, all there."""
+        """The topics to read in a group, all of which exist."""
         if mode not in MODES:
             raise InvalidRequest(f"mode is {mode!r}; it may be {' or '.join(MODES)}")
         if max_poll_records < 1:
@@ -486,7 +491,7 @@ class Bus:
         delivery = self._delivery_of(sink)
         if not exactly_once:
             if delivery is Delivery.EXACTLY_ONCE:
-                raise InvalidRequest(f"topic {sink!r} has {_DELIVERY_SETTING}=exactly-once: process it exactly once")
+                raise InvalidRequest(f"topic {sink!r} has {_DELIVERY_SETTING}=exactly-once: use exactly_once=True")
             handle = self._settings.producer(DEFAULTS, settings_for(delivery))
             return AtLeastOnce(DeliveringProducer(handle), sink, self._timeout)
         transactional_id = f"{group}-{instance or uuid.uuid4().hex[:12]}"
@@ -507,7 +512,7 @@ class Bus:
         *,
         until_end: bool,
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int] | None]:
-        """Where to begin, and where to end if there is an end; what does not exist is refused here."""
+        """Where to start, and where to end if there is an end; refuses what does not exist."""
         names = [topics] if isinstance(topics, str) else list(topics)
         picked = consuming.pick_partitions(self._topics, names, partitions)
         committed = isolation == READ_COMMITTED
@@ -516,7 +521,7 @@ class Bus:
         return starts, ends
 
     def _delivery_of(self, topic: str) -> Delivery | None:
-        """How a topic's records are delivered; asked at its first send."""
+        """The `delivery.semantics` of a topic; read at its first send."""
         self._contact.make()
         if self._delivery is not None:
             return self._delivery

@@ -1,6 +1,6 @@
-"""The brokers of a cluster as an administrator's tool reaches them: each one, a coordinator, the leader of a partition.
+"""The brokers of a cluster, for administration: each broker, a coordinator, the leader of a partition.
 
-Owns connections for the time of a question, and trying again while leaders and coordinators move.
+Owns connections for the duration of a call, and retries while leaders and coordinators move.
 """
 
 import time
@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from barnabas.client.brokers import Brokers, ClusterBroker, CoordinatorKind
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import Passing, Unreachable, check
 from barnabas.client.settings import Settings
 from barnabas.core.errors import UnknownTopicOrPartition
@@ -40,7 +40,7 @@ class Cluster:
         self._brokers.close()
 
     def trying(self, attempt: Callable[[], _T]) -> _T:
-        """What an attempt gives; tried again, over new connections, while it fails for a reason that may pass."""
+        """The result of an attempt; retried over new connections while it fails with a retriable error."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -55,7 +55,7 @@ class Cluster:
         return self._brokers.metadata(()).brokers
 
     def leaders(self, topics: Iterable[str] | None = None) -> dict[TopicPartition, ClusterBroker]:
-        """Who leads each partition of these topics, or of all; without those that nobody leads."""
+        """The leader of each partition of these topics, or of all; without partitions that have none."""
         return {key: leader for key, leader in self._leaders(topics).items() if leader is not None}
 
     def leader(self, key: TopicPartition) -> ClusterBroker:
@@ -73,7 +73,7 @@ class Cluster:
         check(code, f"find the coordinator of {transactional_id!r}")
         return broker
 
-    def connect(self, broker: ClusterBroker) -> Connection:
+    def connect(self, broker: ClusterBroker) -> BrokerConnection:
         return self._brokers.at(broker.address)
 
     def _leaders(self, topics: Iterable[str] | None) -> dict[TopicPartition, ClusterBroker | None]:

@@ -1,75 +1,73 @@
-"""One connection to a broker: requests out, answers in, in the newest version both sides know.
+"""One connection to a broker: requests out, responses in, in the newest version both sides support.
 
-Owns framing, correlation, versions, and TLS and the login at the beginning. Only for what librdkafka does not do:
-reading and writing at Arrow speed, where it would make an object of every record, and the administration of
-transactions. Answers are bounded, and a broker that goes silent is given up on.
+Owns framing, correlation, versions, and TLS and the login at the beginning. Only for what librdkafka cannot do: reading
+and writing at Arrow speed, where it would make an object of every record, and the administration of transactions.
+Responses are bounded in size and in time.
 
-A connection that may be made later is `Unreachable`. A login that was refused, a broker that is not trusted and TLS
-on one side only are said at once: nobody is to wait for what will not change.
+A failure that may pass is `Unreachable`. A refused login, an untrusted broker and TLS on one side only are reported at
+once, since retrying would not help.
 """
 
-import dataclasses
-import datetime
-import io
 import socket
 import ssl
 import struct
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, Final
-
-from kio.index import load_payload_module, load_request_schema, load_response_schema
-from kio.serial import entity_reader, entity_writer
-from kio.static.constants import EntityType
-from kio.static.primitive import i32
 
 from barnabas.client.errors import Refused, Unreachable, words_of
 from barnabas.client.scram import LoginFailed
 from barnabas.client.security import Login, Security, TlsFailed, tls_words
 from barnabas.core.errors import BarnabasError, CorruptRecord
 from barnabas.core.records.batch import Buffer
+from barnabas.wire import listed_offsets, produce_request
+from barnabas.wire.apis import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    API_VERSIONS,
+    END_TXN,
+    FETCH,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    TXN_OFFSET_COMMIT,
+)
+from barnabas.wire.errors import MalformedAnswer
+from barnabas.wire.frame import request_head
+from barnabas.wire.requests import is_flexible, write_request
+from barnabas.wire.responses import read_response
+from barnabas.wire.schemas import known_versions
+from barnabas.wire.writing import Values
 
-PRODUCE: Final = 0
-FETCH: Final = 1
-LIST_OFFSETS: Final = 2
-METADATA: Final = 3
-OFFSET_COMMIT: Final = 8
-OFFSET_FETCH: Final = 9
-FIND_COORDINATOR: Final = 10
-SASL_HANDSHAKE: Final = 17
-API_VERSIONS: Final = 18
-INIT_PRODUCER_ID: Final = 22
-ADD_PARTITIONS_TO_TXN: Final = 24
-ADD_OFFSETS_TO_TXN: Final = 25
-END_TXN: Final = 26
-WRITE_TXN_MARKERS: Final = 27
-TXN_OFFSET_COMMIT: Final = 28
-SASL_AUTHENTICATE: Final = 36
-DESCRIBE_PRODUCERS: Final = 61
-DESCRIBE_TRANSACTIONS: Final = 65
-LIST_TRANSACTIONS: Final = 66
-
-# What is spoken here: from kio's oldest up to the last version that names topics, not their ids.
-_SPOKEN: Final = {
-    PRODUCE: (3, 8),  # written by hand, before compact strings
-    FETCH: (4, 12),
-    LIST_OFFSETS: (1, 5),  # likewise
-    METADATA: (1, 12),  # from 10 on with the ids of topics
-    OFFSET_COMMIT: (2, 8),
-    OFFSET_FETCH: (7, 7),  # the first that waits for transactions, the last for one group
-    FIND_COORDINATOR: (1, 3),  # later ones ask for many at once
-    SASL_HANDSHAKE: (1, 1),
-    API_VERSIONS: (0, 0),
-    INIT_PRODUCER_ID: (0, 4),
-    ADD_PARTITIONS_TO_TXN: (0, 3),
-    ADD_OFFSETS_TO_TXN: (0, 3),
-    END_TXN: (0, 3),
-    TXN_OFFSET_COMMIT: (0, 3),
-    WRITE_TXN_MARKERS: (1, 2),
-    SASL_AUTHENTICATE: (0, 2),
-    DESCRIBE_PRODUCERS: (0, 0),
-    DESCRIBE_TRANSACTIONS: (0, 0),
-    LIST_TRANSACTIONS: (0, 2),
+# Which versions are spoken here, where those are not all that `wire` knows: above all not those that name topics by
+# their ids, and those in which a transaction's epochs are its coordinator's affair.
+_SPOKEN_FROM: Final = {
+    METADATA.key: 1,  # with internal topics
+    OFFSET_FETCH.key: 7,  # that waits for transactions
+    FIND_COORDINATOR.key: 1,  # of transactions, too
+    SASL_HANDSHAKE.key: 1,
+}
+_SPOKEN_UP_TO: Final = {
+    PRODUCE.key: produce_request.NEWEST,
+    FETCH.key: 12,
+    LIST_OFFSETS.key: listed_offsets.NEWEST,
+    METADATA.key: 12,
+    OFFSET_COMMIT.key: 8,
+    OFFSET_FETCH.key: 7,  # later ones ask for many groups at once
+    FIND_COORDINATOR.key: 3,  # likewise
+    API_VERSIONS.key: 0,
+    INIT_PRODUCER_ID.key: 4,
+    ADD_PARTITIONS_TO_TXN.key: 3,
+    ADD_OFFSETS_TO_TXN.key: 3,
+    END_TXN.key: 3,
+    TXN_OFFSET_COMMIT.key: 3,
 }
 _CONNECT_S: Final = 10.0
 _ANSWER_S: Final = 30.0
@@ -77,21 +75,21 @@ _SESSION_SHARE: Final = 0.85  # of a login's lifetime, as Kafka's own clients ta
 _NO_LOGIN_HERE: Final = 34  # ILLEGAL_SASL_STATE
 _OTHER_MECHANISMS: Final = 33
 _MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
-_FOREVER: Final = datetime.timedelta()
+_FOREVER: Final = timedelta()
+_FIRST: Final = (0, 0)  # versions of ApiVersions, before its answer says which there are
 _LENGTH: Final = struct.Struct(">i")
-_HEADER: Final = struct.Struct(">hhih")  # of a request: API, version, correlation, length of the client's name
 _JOINED_BYTES: Final = 64 * 1024  # a small request is one packet
 
 
-class Connection:
-    """A socket to one broker, with at most one request under way."""
+class BrokerConnection:
+    """A socket to one broker, with at most one request in flight."""
 
     def __init__(self, host: str, port: int, client_id: str, security: Security | None = None) -> None:
         self._address = f"{host}:{port}"
-        self._client_id = client_id
+        self._client_id = client_id.encode()
         self._security = security or Security()
         self._correlation_id = 0
-        self._awaited: Any = None
+        self._awaited: tuple[int, int] | None = None  # the API and version of the request under way
         self._theirs: dict[int, tuple[int, int]] = {}
         self._good_until = float("inf")
         self._is_new = True
@@ -108,12 +106,12 @@ class Connection:
 
     @property
     def is_over(self) -> bool:
-        """Whether another connection is needed: this one broke, or its login runs out and the broker would end it."""
+        """Whether a new connection is needed: this one is broken, or its login expires soon."""
         return self._awaited is None and time.monotonic() > self._good_until
 
     @property
     def has_buffered(self) -> bool:
-        """Whether there is something to read that no poll of the socket shows: TLS has taken it off already."""
+        """Whether there is data to read that no poll of the socket shows, because TLS has read it already."""
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def fileno(self) -> int:
@@ -122,83 +120,66 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
-    def messages(self, api_key: int) -> Any:
-        """kio's module with the classes of a request, in the version this broker is spoken to."""
-        return load_payload_module(api_key, self.version(api_key), EntityType.request)
-
     def version(self, api_key: int) -> int:
-        """The newest version of an API that both sides know."""
-        oldest, newest = _SPOKEN[api_key]
-        their_oldest, their_newest = self._theirs.get(api_key, (0, -1))
+        """The newest version of an API that both sides support."""
+        oldest, newest = known_versions(api_key)
+        oldest, newest = _SPOKEN_FROM.get(api_key, oldest), _SPOKEN_UP_TO.get(api_key, newest)
+        their_oldest, their_newest = self._theirs.get(api_key, _FIRST if api_key == API_VERSIONS.key else (0, -1))
         version = min(newest, their_newest)
         if version < max(oldest, their_oldest):
-            raise Refused(f"{self._address} speaks no version of API {api_key} that this client does", 35)
+            raise Refused(f"{self._address} supports no version of API {api_key} that this client does", 35)
         return version
 
-    def call(self, request: Any, answer_kind: Any = None) -> Any:
-        """The answer to a request; as kio knows it, or read as another kind."""
-        self.send(request)
-        if answer_kind is not None:
-            self._awaited = answer_kind
+    def call(self, api_key: int, values: Values) -> Any:
+        """The response to a request, as kio's class for the version used with this broker."""
+        self.send(api_key, values)
         return self.receive()
 
-    def send(self, request: Any) -> None:
-        assert self._awaited is None, "one request at a time"
-        kind = type(request)
-        self._correlation_id += 1
-        header_kind = kind.__header_schema__
-        header = header_kind(
-            request_api_key=kind.__api_key__,
-            request_api_version=kind.__version__,
-            correlation_id=i32(self._correlation_id),
-            client_id=self._client_id,
-        )
-        out = io.BytesIO()
-        entity_writer(header_kind)(out, header)
-        entity_writer(kind)(out, request)
-        try:
-            self._socket.sendall(_LENGTH.pack(out.tell()) + out.getvalue())
-        except OSError as error:
-            raise self._lost(error) from None
-        self._awaited = load_response_schema(kind.__api_key__, kind.__version__)
+    def send(self, api_key: int, values: Values) -> None:
+        """Send a request of plain values; fields that the version does not have are left out."""
+        self.send_written(api_key, [write_request(api_key, self.version(api_key), values)])
 
     def send_written(self, api_key: int, body: Sequence[Buffer]) -> None:
-        """Send a request whose body is written already, in `version` and without compact strings; it is not copied."""
+        """Send a request whose body is already encoded in `version`; it is not copied."""
         assert self._awaited is None, "one request at a time"
         self._correlation_id += 1
-        version, client_id = self.version(api_key), self._client_id.encode()
-        header = _HEADER.pack(api_key, version, self._correlation_id, len(client_id)) + client_id
-        size = len(header) + sum(len(part) for part in body)
-        parts = [_LENGTH.pack(size) + header, *body]
+        version = self.version(api_key)
+        size = sum(len(part) for part in body)
+        head = request_head(
+            api_key, version, self._correlation_id, self._client_id, size, is_flexible=is_flexible(api_key, version)
+        )
+        parts = [head, *body]
         try:
             for part in [b"".join(parts)] if size <= _JOINED_BYTES else parts:
                 self._socket.sendall(part)
         except OSError as error:
             raise self._lost(error) from None
-        self._awaited = load_response_schema(api_key, version)
+        self._awaited = api_key, version
 
     def ask_written(self, api_key: int, body: Buffer) -> memoryview:
-        """The body of the answer to such a request, as it came."""
+        """The undecoded body of the response to such a request, in a version without tagged fields."""
         self.send_written(api_key, [body])
         self._awaited = None
         return self._receive_frame()[_LENGTH.size :]
 
     def receive(self) -> Any:
-        kind, self._awaited = self._awaited, None
+        assert self._awaited is not None, "no request was sent"
+        (api_key, version), self._awaited = self._awaited, None
         frame = self._receive_frame()
-        _, at = entity_reader(kind.__header_schema__)(frame, 0)
-        answer, _ = entity_reader(kind)(frame, at)
-        return answer
+        try:
+            return read_response(api_key, version, frame)
+        except MalformedAnswer as error:
+            raise self._corrupt(f"{self._address} sent a response that cannot be read: {error}") from None
 
     def _receive_frame(self) -> memoryview:
-        """An answer, from the number of its request on, which is that of ours."""
+        """A response from its correlation id on, which has been checked."""
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
         if not 4 <= length <= _MAX_ANSWER_BYTES:
-            raise self._corrupt(f"{self._address} announces an answer of {length} bytes")
+            raise self._corrupt(f"{self._address} announces a response of {length} bytes")
         frame = self._read(length)
         (answered,) = _LENGTH.unpack_from(frame)
         if answered != self._correlation_id:
-            raise self._corrupt(f"{self._address} answered {answered}, not {self._correlation_id}")
+            raise self._corrupt(f"{self._address} answered with correlation id {answered}, not {self._correlation_id}")
         self._is_new = False
         return frame
 
@@ -213,15 +194,15 @@ class Connection:
             if read == 0:
                 raise self._lost("it closed the connection")
             view = view[read:]
-        return memoryview(buffer).toreadonly()  # kio takes nothing that could change
+        return memoryview(buffer).toreadonly()
 
     def _lost(self, why: object) -> BarnabasError:
         self._good_until = float("-inf")
         if self._is_new and isinstance(why, ssl.SSLError) and "alert" in tls_words(why):
-            return TlsFailed(f"{self._address} refused TLS: {tls_words(why)}; does it want a certificate of ours?")
+            return TlsFailed(f"{self._address} refused TLS: {tls_words(why)}; does it require a client certificate?")
         hint = ""
         if self._is_new and self._theirs and self._security.login is None:
-            hint = "; does it want a login (security.protocol sasl_plaintext or sasl_ssl)?"
+            hint = "; does it require a login (security.protocol sasl_plaintext or sasl_ssl)?"
         return Unreachable(f"lost the connection to {self._address}: {why}{hint}")
 
     def _corrupt(self, message: str) -> CorruptRecord:
@@ -236,39 +217,38 @@ class Connection:
             why = error.verify_message.rstrip(".")
             raise TlsFailed(f"{self._address} is not trusted: {why}; see ssl.ca.location") from None
         except TimeoutError as error:
-            raise Unreachable(f"cannot speak TLS with {self._address}: {error}") from None
+            raise Unreachable(f"TLS failed with {self._address}: {error}") from None
         except OSError as error:
-            if _speaks_plaintext(host, port, self._client_id):
+            if _speaks_plaintext(host, port, self._client_id.decode()):
                 raise TlsFailed(
-                    f"{self._address} speaks no TLS: security.protocol should be plaintext or sasl_plaintext"
+                    f"{self._address} does not use TLS: security.protocol should be plaintext or sasl_plaintext"
                 ) from None
             if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
-                raise TlsFailed(f"cannot speak TLS with {self._address}: {tls_words(error)}") from None
-            raise Unreachable(f"cannot speak TLS with {self._address}: {error}") from None
+                raise TlsFailed(f"TLS failed with {self._address}: {tls_words(error)}") from None
+            raise Unreachable(f"TLS failed with {self._address}: {error}") from None
         self._socket.settimeout(_ANSWER_S)
 
     def _ask_versions(self, host: str, port: int) -> dict[int, tuple[int, int]]:
         try:
-            answer = self.call(load_request_schema(API_VERSIONS, 0)())
+            answer = self.call(API_VERSIONS.key, {})
         except (Unreachable, CorruptRecord):
             if self._security.tls is None and _speaks_tls(host, port):
-                raise TlsFailed(f"{self._address} speaks TLS: security.protocol should be ssl or sasl_ssl") from None
+                raise TlsFailed(f"{self._address} uses TLS: security.protocol should be ssl or sasl_ssl") from None
             raise
         self._is_new = True
-        return {int(api.api_key): (int(api.min_version), int(api.max_version)) for api in answer.api_keys}
+        return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
     def _log_in(self, login: Login) -> None:
-        if SASL_HANDSHAKE not in self._theirs:
+        if SASL_HANDSHAKE.key not in self._theirs:
             raise self._needs_no_login()
-        handshake = self.messages(SASL_HANDSHAKE).SaslHandshakeRequest(mechanism=login.mechanism)
-        answer = self.call(handshake)
+        answer = self.call(SASL_HANDSHAKE.key, {"mechanism": login.mechanism})
         if int(answer.error_code) == _NO_LOGIN_HERE:
             raise self._needs_no_login()
         if int(answer.error_code) == _OTHER_MECHANISMS:
             offered = ", ".join(answer.mechanisms) or "nothing"
-            raise LoginFailed(f"{self._address} takes no login by {login.mechanism}: it offers {offered}")
+            raise LoginFailed(f"{self._address} does not accept logins by {login.mechanism}: it offers {offered}")
         if int(answer.error_code) != 0:
-            raise LoginFailed(f"{self._address} takes no login: {words_of(answer.error_code)}")
+            raise LoginFailed(f"{self._address} refused the login: {words_of(answer.error_code)}")
         exchange = login.begin()
         message = next(exchange)
         while True:
@@ -284,7 +264,7 @@ class Connection:
             self._good_until = time.monotonic() + lifetime_s * _SESSION_SHARE
 
     def _authenticate(self, message: bytes, login: Login) -> Any:
-        answer = self.call(self.messages(SASL_AUTHENTICATE).SaslAuthenticateRequest(auth_bytes=message))
+        answer = self.call(SASL_AUTHENTICATE.key, {"auth_bytes": message})
         if int(answer.error_code) != 0:
             why = answer.error_message or words_of(answer.error_code)
             raise LoginFailed(f"{self._address} refused {login}: {' '.join(why.split())}")
@@ -292,7 +272,7 @@ class Connection:
 
     def _needs_no_login(self) -> LoginFailed:
         wanted = "plaintext" if self._security.tls is None else "ssl"
-        return LoginFailed(f"{self._address} takes no login: security.protocol should be {wanted}")
+        return LoginFailed(f"{self._address} does not use SASL: security.protocol should be {wanted}")
 
 
 def _connect(host: str, port: int) -> socket.socket:
@@ -306,16 +286,16 @@ def _connect(host: str, port: int) -> socket.socket:
 
 
 def _speaks_plaintext(host: str, port: int, client_id: str) -> bool:
-    """Whether a broker with which TLS failed answers without it."""
+    """Whether a broker with which TLS failed answers without TLS."""
     try:
-        Connection(host, port, client_id).close()
+        BrokerConnection(host, port, client_id).close()
     except BarnabasError:
         return False
     return True
 
 
 def _speaks_tls(host: str, port: int) -> bool:
-    """Whether a broker that hung up on a plain request answers to TLS; who it is does not matter, nothing is sent."""
+    """Whether a broker that closed a plaintext connection speaks TLS; its certificate is not checked."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
@@ -326,8 +306,3 @@ def _speaks_tls(host: str, port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def make(kind: type[Any], **fields: Any) -> Any:
-    """A kio message from those of `fields` that this version of it has."""
-    return kind(**{field.name: fields[field.name] for field in dataclasses.fields(kind) if field.name in fields})

@@ -1,6 +1,6 @@
-"""Reading records: partitions assigned by the reader itself, from where it says.
+"""Reading records from partitions that the reader assigns itself, from given offsets.
 
-Owns where reading starts, when it ends, and reading one record by its id. Reading in a group is in `group_reading`.
+Owns where reading starts, when it ends, and reading one record by its offset. Reading in a group is in `group_reading`.
 """
 
 import threading
@@ -35,7 +35,7 @@ _GET_SETTINGS: Final = {
 
 
 def pick_partitions(topics: Topics, names: Sequence[str], wanted: Sequence[int] | None) -> list[TopicPartition]:
-    """The partitions to read: all of these topics, or those wanted, which must exist."""
+    """The partitions to read: all of these topics, or the ones given, which must exist."""
     picked = []
     for name in names:
         ids = topics.partition_ids(name)
@@ -54,7 +54,7 @@ def resolve_start(
     *,
     committed: bool = True,
 ) -> dict[TopicPartition, int]:
-    """The offset to begin at in each partition: a number always, which librdkafka is far quicker with."""
+    """The offset to start at in each partition: always a number, since librdkafka is far quicker with one."""
     if timestamp_ms is not None:
         found = topics.offsets_of(partitions, timestamp_ms, committed=committed)
         late = [key for key, at in found.items() if at < 0]  # nothing that new yet: wait for what comes
@@ -78,7 +78,7 @@ def _checked(key: TopicPartition, offset: int) -> int:
 
 
 class AssignedReader:
-    """A consumer over given partitions that knows which of them have reached their end."""
+    """A consumer of given partitions that knows which of them have reached their end."""
 
     def __init__(
         self,
@@ -98,11 +98,11 @@ class AssignedReader:
 
     @property
     def at_end(self) -> set[TopicPartition]:
-        """The partitions that have no more for now."""
+        """The partitions that have reached their end."""
         return self._intake.at_end
 
     def poll(self, max_count: int, timeout_s: float) -> list[Message]:
-        """Some records; raises `DamagedBatch` after those that are before it."""
+        """Some records; raises `DamagedBatch` after the records before the damage."""
         self._intake.check()
         try:
             # Wait for the first and take what else is there: a chunk alone would be waited for until it is full.
@@ -133,7 +133,7 @@ class AssignedReader:
 
 
 class Deadline:
-    """How long to wait for the next record; None is for ever."""
+    """How long to wait for the next record; None: forever."""
 
     def __init__(self, timeout_s: float | None) -> None:
         self._timeout_s = timeout_s
@@ -158,7 +158,7 @@ def read_records(
     timeout_s: float | None,
     isolation: Isolation = READ_COMMITTED,
 ) -> Generator[Message, None, None]:
-    """Records as they come; up to `ends` if given, up to `max_records`, until none came for `timeout_s`."""
+    """Records as they arrive; up to `ends` if given, up to `max_records`, until none arrives for `timeout_s`."""
     left = max_records
     unfinished = _unfinished(starts, ends)
     limits = {(key.topic, key.partition): end for key, end in (ends or {}).items()}
@@ -187,7 +187,7 @@ def _unfinished(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartiti
 
 
 class RecordGetter:
-    """Single records by their id, over one consumer per isolation that is kept; one caller at a time."""
+    """Single records by their offset, over one consumer kept per isolation level; one caller at a time."""
 
     def __init__(self, settings: Settings, topics: Topics) -> None:
         self._settings = settings
@@ -199,7 +199,7 @@ class RecordGetter:
         self, topic: str, partition: int, offset: int, timeout_s: float, isolation: Isolation = READ_COMMITTED
     ) -> Message:
         if offset < 0:
-            raise RecordNotFound(f"no record has offset {offset}: they begin at 0")
+            raise RecordNotFound(f"no record has offset {offset}: offsets start at 0")
         key = TopicPartition(topic, partition)
         found = self._poll_at(topic, partition, offset, min(timeout_s, _AT_ONCE_S), isolation)
         if found is None:
@@ -236,13 +236,13 @@ class RecordGetter:
 
 
 def _check_found(found: Any, key: TopicPartition, offset: int) -> None:
-    """Refuse what was polled if it is not the record that was asked for."""
+    """Refuse what was polled if it is not the requested record."""
     if found is None:
         raise Unreachable(f"no answer in time for {key} at offset {offset}")
     error = found.error()
     if error is not None:
         if error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            raise RecordNotFound(f"{key} has no record at offset {offset}: it is beyond the end or was removed")
+            raise RecordNotFound(f"{key} has no record at offset {offset}: it is beyond the end or was deleted")
         raise reading_refusal(error, *key, found.offset())
     if found.offset() != offset:
         raise RecordNotFound(f"{key} has no record at offset {offset}; the next one is at {found.offset()}")

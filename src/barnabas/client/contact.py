@@ -1,8 +1,8 @@
 """The first contact with a cluster: whether a Kafka broker answers at one of the addresses that were given.
 
-A wrong address is said within seconds, by its name: librdkafka alone would try until the time of each call is up, and
-says that something timed out. Owns that question only. Once a broker has answered, how long to be patient while
-brokers restart is up to each call.
+A wrong address is reported within seconds, by its name: librdkafka alone would retry until each call times out, and
+report only the timeout. Owns that check only. Once a broker has answered, how long to wait while brokers restart is up
+to each call.
 """
 
 import os
@@ -29,7 +29,7 @@ _ANSWER: Final = struct.Struct(">ii")  # length, correlation
 
 
 class Contact:
-    """Made once; may be asked for by several threads."""
+    """Made once; may be used by several threads."""
 
     def __init__(self, settings: Settings, patience_s: float = PATIENCE_S) -> None:
         self._settings = settings
@@ -48,7 +48,7 @@ class Contact:
 
 
 def reach(bootstrap: str, config: Mapping[str, str] | None = None, patience_s: float = 0.0) -> None:
-    """Return when a broker at one of these addresses answers; with no patience, each is tried once."""
+    """Return when a broker at one of these addresses answers; with a timeout of 0, each is tried once."""
     addresses = parse_bootstrap(bootstrap)
     speaks_plain = "ssl" not in (config or {}).get("security.protocol", "").lower()
     deadline = time.monotonic() + patience_s
@@ -69,7 +69,7 @@ def reach(bootstrap: str, config: Mapping[str, str] | None = None, patience_s: f
 
 
 def _try(host: str, port: int, timeout_s: float, *, speaks_plain: bool) -> str | None:
-    """What is wrong with an address; None if a broker answers there. Of TLS, that something listens is enough."""
+    """The problem with an address; None if a broker answers there. With TLS, an open port is enough."""
     try:
         with socket.create_connection((host, port), timeout_s) as connection:
             if not speaks_plain:
@@ -85,7 +85,9 @@ def _try(host: str, port: int, timeout_s: float, *, speaks_plain: bool) -> str |
 
 def _judge(answer: bytes) -> str | None:
     if len(answer) < _ANSWER.size:
-        return "it hung up: does it want TLS?" if not answer or answer[0] == 21 else "not a Kafka broker"  # TLS's alert
+        return (
+            "it closed the connection: does it require TLS?" if not answer or answer[0] == 21 else "not a Kafka broker"
+        )  # TLS's alert
     return None if _ANSWER.unpack(answer)[1] == _CORRELATION_ID else "not a Kafka broker"
 
 
@@ -100,7 +102,7 @@ def _read(connection: socket.socket, count: int) -> bytes:
 
 
 def _words_of(error: OSError) -> str:
-    """As in "connection refused": of the numbers of the system, the words alone."""
+    """The text of a system error without its number, as in "connection refused"."""
     words = error.strerror or str(error)
     if error.errno is not None and not isinstance(error, socket.gaierror):
         words = os.strerror(error.errno)

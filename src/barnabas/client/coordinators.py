@@ -1,6 +1,6 @@
-"""The coordinators of groups and transactions: found, asked, and asked again while they move, load or wait.
+"""The coordinators of groups and transactions: finding them, and retrying requests while they move or load.
 
-Every question may be asked twice without harm. One that is not answered in time is `Unreachable`. For one thread.
+Every request may be repeated without harm. One that is not answered in time is `Unreachable`. For one thread.
 """
 
 import time
@@ -9,46 +9,45 @@ from typing import Any, Final
 
 from barnabas.client.batch_producer import failure_of
 from barnabas.client.brokers import Address, Brokers, CoordinatorKind
-from barnabas.client.connection import OFFSET_COMMIT, OFFSET_FETCH, make
 from barnabas.client.errors import Unreachable, is_passing, words_of
 from barnabas.core.errors import BarnabasError
 from barnabas.core.model import TopicPartition
+from barnabas.wire.apis import OFFSET_COMMIT, OFFSET_FETCH
+from barnabas.wire.writing import Values
 
 _RETRY_S: Final = 0.02
 _NOT_THERE: Final = frozenset({15, 16})
 _OPERATION_NOT_ATTEMPTED: Final = 55
 _NO_OFFSET: Final = -1
 
-Build = Callable[[Any], Any]
 CodesOf = Callable[[Any], Iterable[int]]
 
 
 class Coordinators:
-    """The coordinators of a cluster, found when they are asked."""
+    """The coordinators of a cluster, looked up when they are needed."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._found: dict[tuple[CoordinatorKind, str], Address] = {}
         self.lost_count = 0
-        """How often a connection was lost. What was asked over it may still arrive, at any time."""
+        """How often a connection was lost. A request sent over it may still arrive, at any time."""
 
     def ask(
         self,
         kind: CoordinatorKind,
         name: str,
         api_key: int,
-        build: Build,
+        values: Values,
         codes_of: CodesOf,
         *,
         doing: str,
         patience_s: float,
-        answer_kind: Any = None,
     ) -> Any:
-        """The answer to the request that `build` makes with kio's module, whose error codes are all 0."""
+        """The response to a request; its error codes are all 0."""
         deadline = time.monotonic() + patience_s
         while True:
             try:
-                answer = self._ask_once(kind, name, api_key, build, answer_kind)
+                answer = self._ask_once(kind, name, api_key, values)
                 codes = [code for code in codes_of(answer) if code not in (0, _OPERATION_NOT_ATTEMPTED)]
             except Unreachable as error:
                 self._start_over()
@@ -65,7 +64,7 @@ class Coordinators:
                 raise Unreachable(f"cannot {doing} within {patience_s:.0f} s: {problem}") from None
             time.sleep(_RETRY_S)
 
-    def _ask_once(self, kind: CoordinatorKind, name: str, api_key: int, build: Build, answer_kind: Any) -> Any:
+    def _ask_once(self, kind: CoordinatorKind, name: str, api_key: int, values: Values) -> Any:
         if (kind, name) not in self._found:
             code, broker = self._brokers.coordinator(name, kind)
             if is_passing(code):
@@ -73,8 +72,7 @@ class Coordinators:
             if code:
                 raise failure_of(code, f"cannot find the coordinator of {name!r}: {words_of(code)}")
             self._found[kind, name] = broker.address
-        connection = self._brokers.at(self._found[kind, name])
-        return connection.call(build(connection.messages(api_key)), answer_kind)
+        return self._brokers.at(self._found[kind, name]).call(api_key, values)
 
     def _start_over(self) -> None:
         self.lost_count += 1
@@ -105,12 +103,11 @@ def read_committed_offsets(
     for key in keys:
         by_topic.setdefault(key.topic, []).append(key.partition)
 
-    def build(messages: Any) -> Any:
-        topics = tuple(
-            messages.OffsetFetchRequestTopic(name=topic, partition_indexes=tuple(partitions))
-            for topic, partitions in by_topic.items()
-        )
-        return messages.OffsetFetchRequest(group_id=group, topics=topics, require_stable=require_stable)
+    values = {
+        "group_id": group,
+        "topics": [{"name": topic, "partition_indexes": partitions} for topic, partitions in by_topic.items()],
+        "require_stable": require_stable,
+    }
 
     def codes(answer: Any) -> Iterable[int]:
         return [int(answer.error_code)] + [int(each.error_code) for topic in answer.topics for each in topic.partitions]
@@ -118,8 +115,8 @@ def read_committed_offsets(
     answer = coordinators.ask(
         CoordinatorKind.GROUP,
         group,
-        OFFSET_FETCH,
-        build,
+        OFFSET_FETCH.key,
+        values,
         codes,
         doing=f"read the progress of group {group!r}",
         patience_s=patience_s,
@@ -135,30 +132,24 @@ def read_committed_offsets(
 def commit_offsets(
     coordinators: Coordinators, group: str, offsets: Mapping[TopicPartition, int], patience_s: float, *, doing: str
 ) -> None:
-    """Commit offsets of a group from outside of it, which its coordinator allows while it has no members."""
+    """Commit offsets of a group without being a member, which is allowed while the group has none."""
     by_topic: dict[str, list[TopicPartition]] = {}
     for key in sorted(offsets):
         by_topic.setdefault(key.topic, []).append(key)
 
-    def build(messages: Any) -> Any:
-        topics = tuple(
-            messages.OffsetCommitRequestTopic(
-                name=topic,
-                partitions=tuple(
-                    make(
-                        messages.OffsetCommitRequestPartition,
-                        partition_index=key.partition,
-                        committed_offset=offsets[key],
-                        committed_metadata="",
-                    )
-                    for key in keys
-                ),
-            )
-            for topic, keys in by_topic.items()
-        )
-        return make(messages.OffsetCommitRequest, group_id=group, member_id="", topics=topics)
+    topics = [
+        {
+            "name": topic,
+            "partitions": [
+                {"partition_index": key.partition, "committed_offset": offsets[key], "committed_metadata": ""}
+                for key in keys
+            ],
+        }
+        for topic, keys in by_topic.items()
+    ]
+    values = {"group_id": group, "member_id": "", "topics": topics}
 
     def codes(answer: Any) -> Iterable[int]:
         return [int(each.error_code) for topic in answer.topics for each in topic.partitions]
 
-    coordinators.ask(CoordinatorKind.GROUP, group, OFFSET_COMMIT, build, codes, doing=doing, patience_s=patience_s)
+    coordinators.ask(CoordinatorKind.GROUP, group, OFFSET_COMMIT.key, values, codes, doing=doing, patience_s=patience_s)

@@ -1,4 +1,4 @@
-"""What a client hears when something cannot be done: librdkafka's errors as refusals, each one clear line.
+"""The errors of the client: librdkafka's errors as refusals, each one clear line.
 
 Owns the refusals that only a client knows, and the translation. A code that `core.errors` has a class for becomes
 that class; any other becomes `Refused`, which carries the code.
@@ -27,19 +27,19 @@ class Unreachable(BarnabasError):
 
 
 class Passing(BarnabasError):
-    """A refusal that another attempt may cure; what it is of is its `__cause__`."""
+    """A retriable refusal; the refusal itself is its `__cause__`."""
 
     kafka_code = 6
 
 
 class RecordNotFound(BarnabasError):
-    """No record has that id: before the start of the log, not written yet, or compacted away."""
+    """No record has that offset: before the start of the log, not written yet, or compacted away."""
 
     kafka_code = 1
 
 
 class DamagedBatch(core_errors.CorruptRecord):
-    """A batch that is not as it was written. Nothing of it, or behind it in its partition, was handed out."""
+    """A damaged batch. No record of it, or after it in its partition, was returned."""
 
     def __init__(self, topic: str, partition: int, offset: int, why: str) -> None:
         super().__init__(
@@ -52,13 +52,13 @@ class DamagedBatch(core_errors.CorruptRecord):
 
 
 class Unreadable(core_errors.StorageError):
-    """A partition that its broker cannot read, at an offset or at all: it is damaged, or its files are gone."""
+    """A partition that its broker cannot read, at an offset or at all: it is damaged, or its files are missing."""
 
     def __init__(self, topic: str, partition: int, offset: int | None = None) -> None:
         where = "" if offset is None else f" at offset {offset}"
         super().__init__(
-            f"cannot read {topic}-{partition}{where}: its broker cannot read it from its disk, and "
-            f"says why in its log; {_repair_advice(topic)}"
+            f"cannot read {topic}-{partition}{where}: its broker cannot read it from disk "
+            f"(see the log of the broker); {_repair_advice(topic)}"
         )
         self.topic = topic
         self.partition = partition
@@ -66,11 +66,11 @@ class Unreadable(core_errors.StorageError):
 
 
 def _repair_advice(topic: str) -> str:
-    return f"see what can be done, where the broker runs: barnabas topic repair {topic} --data-dir DIR --dry-run"
+    return f"for a remedy run, on the broker's machine: barnabas topic repair {topic} --data-dir DIR --dry-run"
 
 
 class DeliveryFailed(BarnabasError):
-    """Records that were sent and not acknowledged, `count` of them; why, if it is known, is its `__cause__`."""
+    """Records that were sent and not acknowledged, `count` of them; the reason, if known, is its `__cause__`."""
 
     def __init__(self, message: str, count: int = 1) -> None:
         super().__init__(message)
@@ -78,7 +78,7 @@ class DeliveryFailed(BarnabasError):
 
 
 class TransactionAborted(BarnabasError):
-    """A transaction of which nothing will be seen. Why is its `__cause__`; the work may be tried again."""
+    """An aborted transaction. The reason is its `__cause__`; the work may be retried."""
 
     kafka_code = 120
 
@@ -88,17 +88,17 @@ class TransactionFenced(core_errors.ProducerFenced):
 
 
 class TransactionTimedOut(core_errors.ProducerFenced):
-    """A transaction that was open for longer than its timeout, and so ended by the cluster."""
+    """A transaction that was open for longer than its timeout, and was aborted by the cluster."""
 
 
 class TransactionInDoubt(BarnabasError):
-    """A commit that was not answered: it may have been made or not. The group's offsets, if it has any, tell."""
+    """A commit that was not answered: its outcome is unknown. The group's committed offsets, if any, show it."""
 
     kafka_code = 7
 
 
 class ProducerBroken(BarnabasError):
-    """A producer that cannot go on, or its transaction: what it left open is settled by the next one of its id."""
+    """A producer, or its transaction, that cannot continue: the next producer of its id ends the open transaction."""
 
     kafka_code = 120
 
@@ -134,10 +134,12 @@ _DAMAGED: Final = frozenset(
         KafkaError.INVALID_MSG,
     }
 )
-_CORE: Final[dict[int, type[BarnabasError]]] = {}
+# The class for a code is the one that defines it; of several that do, the one named here.
+_CORE: Final[dict[int, type[BarnabasError]]] = {core_errors.RequestTimedOut.kafka_code: core_errors.RequestTimedOut}
 for _class in vars(core_errors).values():
-    if isinstance(_class, type) and issubclass(_class, BarnabasError) and _class is not BarnabasError:
+    if isinstance(_class, type) and issubclass(_class, BarnabasError) and "kafka_code" in vars(_class):
         _CORE.setdefault(_class.kafka_code, _class)
+del _CORE[BarnabasError.kafka_code]
 
 
 def translate(error: KafkaError | KafkaException, doing: str) -> BarnabasError:
@@ -154,7 +156,7 @@ def translate(error: KafkaError | KafkaException, doing: str) -> BarnabasError:
 
 
 def reading_refusal(error: KafkaError, topic: str, partition: int, offset: int | None) -> BarnabasError:
-    """The refusal that a consumer's error in a partition means."""
+    """The refusal for a consumer's error in a partition."""
     if error.code() in _DAMAGED and offset is not None and offset >= 0:
         return DamagedBatch(topic, partition, offset, _why(error))
     where = f"{topic}-{partition}" if partition >= 0 else "records"
@@ -168,9 +170,9 @@ def refusal_of(code: int, message: str) -> BarnabasError:
 
 
 def check(code: int, doing: str) -> None:
-    """Raise what a broker's error code means, if it is one: `Passing`, or the refusal.
+    """Raise the error of a broker's error code, if it is not 0: `Passing`, or the refusal.
 
-    That a topic is unknown is a refusal: how long to doubt it, the caller knows.
+    An unknown topic is a refusal: whether to retry is up to the caller.
     """
     number = int(code)
     if number == 0:
@@ -182,8 +184,8 @@ def check(code: int, doing: str) -> None:
 
 
 def is_passing(code: int) -> bool:
-    """Whether another attempt may go well, as Kafka sees it."""
-    from kio.schema.errors import ErrorCode  # noqa: PLC0415 - most callers never need it
+    """Whether an error is retriable, as in Kafka."""
+    from barnabas.wire.schemas import ErrorCode  # noqa: PLC0415 - most callers never need it
 
     try:
         return ErrorCode(code).retriable
@@ -193,7 +195,7 @@ def is_passing(code: int) -> bool:
 
 def words_of(code: int) -> str:
     """A broker's error code in words."""
-    from kio.schema.errors import ErrorCode  # noqa: PLC0415
+    from barnabas.wire.schemas import ErrorCode  # noqa: PLC0415
 
     try:
         return ErrorCode(code).name.replace("_", " ")
@@ -202,7 +204,7 @@ def words_of(code: int) -> str:
 
 
 def _why(error: KafkaError) -> str:
-    """librdkafka's words in one line, without its "Broker: " and "Local: "."""
+    """librdkafka's message in one line, without its "Broker: " and "Local: "."""
     words = " ".join((error.str() or error.name()).split())
     for source in ("Broker: ", "Local: "):
         words = words.replace(source, "")

@@ -1,39 +1,39 @@
-"""Record batches straight from the brokers: bytes per partition, for whoever decodes them in bulk.
+"""Record batches straight from the brokers: bytes per partition, to be decoded in bulk.
 
-Owns who leads what, where each partition stands, and asking ahead: the next request is under way while the caller
-works on the last answer, one per leader, so memory is bounded by one answer per leader. Reads what is committed (up
-to the last stable offset, with the aborted transactions named), or all there is. A leader that moves or a connection
-that breaks is tried again for a while; an offset that is gone is refused. That a partition does not exist is believed
-when it is said again: a broker that just started, or just came to lead it, may not know of it yet. That it cannot be
-read from disk, too: another broker may be about to lead it. A damaged batch is never handed out.
+Owns the leaders, the position in each partition, and fetching ahead: the next request is in flight while the caller
+works on the last answer, one per leader, so memory is bounded by one answer per leader. Reads committed records (up to
+the last stable offset, with the list of aborted transactions), or all of them. A leader that moves or a connection that
+breaks is retried for a while; an offset that is gone is refused. An unknown partition is refused only if it stays
+unknown: a broker that just started, or just became its leader, may not know it yet. The same goes for one that cannot
+be read from disk: another broker may be about to lead it. A damaged batch is never returned.
 
 Must not know: records within batches, Arrow.
 """
 
-import datetime
 import select
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kio.static.primitive import i32Timedelta
-
 from barnabas.client.brokers import Address, Brokers
-from barnabas.client.connection import FETCH, LIST_OFFSETS, Connection, make
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import DamagedBatch, Passing, Unreachable, Unreadable, check
 from barnabas.client.intact import intact_part
 from barnabas.client.settings import Settings
 from barnabas.core.errors import BarnabasError, StorageError, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import Buffer
+from barnabas.wire.apis import FETCH, LIST_OFFSETS
+from barnabas.wire.writing import Values
 
 EARLIEST: Final = -2
 LATEST: Final = -1
 
+_CONSUMER: Final = -1  # in the place of a replica's id
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
-_MAX_WAIT: Final = i32Timedelta.parse(datetime.timedelta(milliseconds=500))
+_MAX_WAIT_MS: Final = 500
 _MAX_BYTES: Final = 32 * 1024 * 1024
 _PARTITION_MAX_BYTES: Final = 16 * 1024 * 1024
 _PATIENCE_S: Final = 30.0
@@ -44,9 +44,10 @@ _DISBELIEF_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Whole batches of one partition, perhaps with a cut one behind; records out of the range asked for may be in.
+    """Whole batches of one partition, perhaps followed by a partial one; they may hold records outside the requested
+    range.
 
-    The checksums of those in the range are right.
+    The checksums of those in the range are valid.
     """
 
     partition: int
@@ -108,7 +109,7 @@ class Fetcher:
         Raises `DamagedBatch` where one is damaged, after what is before it.
         """
         positions = {id_: _Position(start, end) for id_, (start, end) in ranges.items() if start < end}
-        under_way: dict[Connection, list[int]] = {}
+        under_way: dict[BrokerConnection, list[int]] = {}
         patience = _Patience(self._patience_s)
         while positions:
             answers: list[Fetched] = []
@@ -130,16 +131,16 @@ class Fetcher:
             if damage:
                 raise damage[0]
 
-    def _ask_ahead(self, positions: dict[int, _Position], under_way: dict[Connection, list[int]]) -> None:
-        """Send a fetch to every leader that is not answering one."""
+    def _ask_ahead(self, positions: dict[int, _Position], under_way: dict[BrokerConnection, list[int]]) -> None:
+        """Send a fetch to every leader without one in flight."""
         for leader, ids in self._by_leader(positions).items():
             connection = self._brokers.at(leader)
             if connection not in under_way:
-                connection.send(self._fetch_request(connection, positions, ids))
+                connection.send(FETCH.key, self._fetch_values(positions, ids))
                 under_way[connection] = ids
 
     def _advance(self, positions: dict[int, _Position], asked: list[int], answer: Any) -> list[Fetched]:
-        """Take an answer: what it brought, with the positions moved past it."""
+        """Handle an answer: return its batches, and move the positions past them."""
         check(getattr(answer, "error_code", 0), "fetch")
         brought = {int(one.partition_index): one for topic in answer.responses for one in topic.partitions}
         for id_, partition in brought.items():  # all of them before any position moves: a refused answer is dropped
@@ -175,45 +176,42 @@ class Fetcher:
         return fetched
 
     def _readable_end(self, partition: Any) -> int:
-        """Up to where this reader may read, as the answer says."""
+        """The end of what this reader may read, according to the answer."""
         last_stable = int(getattr(partition, "last_stable_offset", -1))
         if self._isolation == _READ_COMMITTED and last_stable >= 0:
             return last_stable
         return int(partition.high_watermark)
 
-    def _fetch_request(self, connection: Connection, positions: dict[int, _Position], ids: list[int]) -> Any:
-        messages = connection.messages(FETCH)
-        partitions = tuple(
-            make(
-                messages.FetchPartition,
-                partition=id_,
-                fetch_offset=positions[id_].next_offset,
-                partition_max_bytes=self._partition_max_bytes,
-            )
+    def _fetch_values(self, positions: dict[int, _Position], ids: list[int]) -> Values:
+        partitions = [
+            {
+                "partition": id_,
+                "fetch_offset": positions[id_].next_offset,
+                "partition_max_bytes": self._partition_max_bytes,
+            }
             for id_ in ids
-        )
-        return make(
-            messages.FetchRequest,
-            replica_id=-1,
-            max_wait=_MAX_WAIT,
-            min_bytes=1,
-            max_bytes=_MAX_BYTES,
-            isolation_level=self._isolation,
-            topics=(messages.FetchTopic(topic=self._topic, partitions=partitions),),
-            forgotten_topics_data=(),
-        )
+        ]
+        return {
+            "replica_id": _CONSUMER,
+            "max_wait": _MAX_WAIT_MS,
+            "min_bytes": 1,
+            "max_bytes": _MAX_BYTES,
+            "isolation_level": self._isolation,
+            "topics": [{"topic": self._topic, "partitions": partitions}],
+        }
 
-    def _ask_offsets(self, connection: Connection, ids: list[int], timestamp_ms: int) -> dict[int, int]:
-        messages = connection.messages(LIST_OFFSETS)
-        partitions = tuple(
-            make(messages.ListOffsetsPartition, partition_index=id_, timestamp=timestamp_ms) for id_ in ids
-        )
-        topic = messages.ListOffsetsTopic(name=self._topic, partitions=partitions)
-        request = make(messages.ListOffsetsRequest, replica_id=-1, isolation_level=self._isolation, topics=(topic,))
+    def _ask_offsets(self, connection: BrokerConnection, ids: list[int], timestamp_ms: int) -> dict[int, int]:
+        partitions = [{"partition_index": id_, "timestamp": timestamp_ms} for id_ in ids]
+        values = {
+            "replica_id": _CONSUMER,
+            "isolation_level": self._isolation,
+            "topics": [{"name": self._topic, "partitions": partitions}],
+        }
         found = {}
-        for partition in (partition for topic in connection.call(request).topics for partition in topic.partitions):
-            check(partition.error_code, f"look up offsets of {self._topic}-{partition.partition_index}")
-            found[int(partition.partition_index)] = int(partition.offset)
+        for topic in connection.call(LIST_OFFSETS.key, values).topics:
+            for partition in topic.partitions:
+                check(partition.error_code, f"look up offsets of {self._topic}-{partition.partition_index}")
+                found[partition.partition_index] = partition.offset
         return found
 
     def _by_leader(self, ids: Iterable[int]) -> dict[Address, list[int]]:
@@ -236,7 +234,7 @@ class Fetcher:
             self._leaders = {id_: None if each is None else each.address for id_, each in topic.leaders.items()}
 
     def _start_over(self, error: BarnabasError, patience: "_Patience") -> None:
-        """After a failure that may pass: drop connections and leaders, wait a little. Any other is raised."""
+        """After a retriable failure: drop connections and leaders, and wait a little. Any other is raised."""
         if not patience.lasts(error):
             raise error
         self.close()
@@ -245,7 +243,7 @@ class Fetcher:
 
 
 class _Patience:
-    """How long what may pass is waited for, since something last went well."""
+    """How long retriable failures are retried since the last success."""
 
     def __init__(self, patience_s: float = _PATIENCE_S) -> None:
         self.deadline = time.monotonic() + patience_s
@@ -264,7 +262,7 @@ class _Patience:
         return now < self._disbelief_ends
 
 
-def _wait_readable(connections: list[Connection]) -> list[Connection]:
+def _wait_readable(connections: list[BrokerConnection]) -> list[BrokerConnection]:
     if buffered := [connection for connection in connections if connection.has_buffered]:
         return buffered
     poller = select.poll()

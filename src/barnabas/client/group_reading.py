@@ -1,9 +1,9 @@
 """Reading as a member of a group: partitions are assigned by the group, and what was read is committed to it.
 
-Owns when a commit is made, which is what a delivery mode means. A record counts as processed when the next one is asked
-for. At least once: what was processed is committed before more is read, and at the end; a consumer that dies, or stops
-in the middle of a record, sees it again. At most once: a chunk is committed before any of it is handed out; what a
-consumer that dies had not got to is not seen again. Transactional: nothing is committed here; a transaction does it,
+Owns when a commit is made, which is what a delivery mode means. A record counts as processed when the next one is
+requested. At least once: processed records are committed before more are read, and at the end; a consumer that dies, or
+stops in the middle of a record, reads it again. At most once: a chunk is committed before any of it is returned; what a
+consumer that dies had not processed is not read again. Transactional: nothing is committed here; a transaction does it,
 see `rewindable`.
 """
 
@@ -75,11 +75,11 @@ class GroupReader:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether all that was assigned has been read, as far as is known."""
+        """Whether all assigned partitions have been read to their end, as far as is known."""
         return bool(self._assigned) and self._assigned <= self._at_end
 
     def next_chunk(self, max_count: int | None, timeout_s: float) -> list[Message]:
-        """Some records; asking for them says that those before are processed."""
+        """Some records; requesting them marks the records before as processed."""
         self.commit_processed()
         count = self._max_poll_records if max_count is None else min(max_count, self._max_poll_records)
         records = self._poll(count, timeout_s)
@@ -93,7 +93,7 @@ class GroupReader:
             self._processed[TopicPartition(record.topic, record.partition)] = record.offset + 1
 
     def commit_processed(self) -> None:
-        """Commit what was processed. What cannot be committed now is seen again, or committed with the next."""
+        """Commit the processed records. If that fails now, they are read again, or committed with the next."""
         if self._processed and self._commit(self._processed):
             self._processed = {}
 
@@ -123,7 +123,7 @@ class GroupReader:
         return records
 
     def _positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where these are read on, as far as that is known."""
+        """The positions of these partitions, as far as they are known."""
         found = {key: self._intake.next_offset(key) for key in sorted(partitions)}
         unread = [confluent_kafka.TopicPartition(*key) for key, offset in found.items() if offset < 0]
         if unread:
@@ -134,7 +134,7 @@ class GroupReader:
         return {key: max(offset, 0) for key, offset in found.items()}
 
     def _go_back(self, records: Sequence[Message]) -> None:
-        """Nobody has seen these: read them again, unless they are somebody else's by now."""
+        """These records were not returned: read them again, unless another member has their partition by now."""
         firsts = {(record.topic, record.partition): record.offset for record in reversed(records)}
         for key, offset in firsts.items():
             self._intake.forget(TopicPartition(*key))
@@ -142,7 +142,7 @@ class GroupReader:
                 self._consumer.seek(confluent_kafka.TopicPartition(*key, offset))
 
     def _commit(self, offsets: dict[TopicPartition, int]) -> bool:
-        """Whether it is done; not when these partitions are somebody else's by now, or the broker is away."""
+        """Whether the commit succeeded; not if another member has these partitions by now, or no broker answers."""
         wanted = [confluent_kafka.TopicPartition(*key, offset) for key, offset in offsets.items()]
         try:
             answers = self._consumer.commit(offsets=wanted, asynchronous=False) or []
@@ -182,7 +182,7 @@ class GroupReader:
 def read_group(
     open_reader: Callable[[], GroupReader], *, until_end: bool, max_records: int | None, timeout_s: float | None
 ) -> Generator[Message, None, None]:
-    """Records as they come; up to the end of what is assigned, `max_records`, or until none came for `timeout_s`."""
+    """Records as they arrive; up to the end of the assignment, `max_records`, or until none arrives for `timeout_s`."""
     reader = open_reader()  # now, for what is never begun is never ended
     left = max_records
     deadline = Deadline(timeout_s)

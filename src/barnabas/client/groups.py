@@ -1,7 +1,7 @@
-"""Groups as an administrator sees them: who is in them, how far they are behind, and from where they go on.
+"""Administration of groups: their members, their lag, and resetting their offsets.
 
-Owns what a caller learns about a group, lag in records and in seconds, and moving a group's offsets. Everything goes
-through librdkafka's admin client; only the time of the first unread record takes a look at the record itself.
+Owns the description of a group, with its lag in records and in seconds. Everything goes through librdkafka's admin
+client; only for the time of the first unread record is the record itself read.
 """
 
 import time
@@ -38,7 +38,7 @@ class GroupInfo:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """Who reads which partitions."""
+    """A member and the partitions assigned to it."""
 
     member_id: str
     client_id: str
@@ -49,9 +49,9 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group is in a partition: `lag` records behind, the first of them `lag_seconds` old.
+    """The progress of a group in a partition: `lag` records behind, the first of them `lag_seconds` old.
 
-    `offset` is None where nothing was committed; then there is no lag to speak of.
+    `offset` is None if nothing was committed; then there is no lag.
     """
 
     topic: str
@@ -65,7 +65,7 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupDetails:
-    """A group, its members, and how far it is in each partition that it reads or has read."""
+    """A group, its members, and its progress in each partition that it reads or has read."""
 
     name: str
     state: str
@@ -133,9 +133,9 @@ class Groups:
         topics: Sequence[str] | None,
         dry_run: bool,
     ) -> list[OffsetChange]:
-        """Move a group's offsets, within what the partitions have; says what was, or would be, moved."""
+        """Move a group's offsets, within the range of each log; returns the changes, made or only planned."""
         if sum(each is not None for each in (to, timestamp_ms, shift_by)) != 1:
-            raise InvalidRequest("say one of: to, timestamp_ms, shift_by")
+            raise InvalidRequest("give one of: to, timestamp_ms, shift_by")
         committed = self._committed(name)
         keys = self._chosen(name, committed, topics)
         if not dry_run:
@@ -170,7 +170,7 @@ class Groups:
         return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
     def _bounds(self, keys: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Where partitions begin and end; those that are not there any more are left out."""
+        """The first and end offsets of partitions; those that no longer exist are left out."""
         ids: dict[str, list[int]] = {}
         for topic in {key.topic: None for key in keys}:
             try:
@@ -202,7 +202,7 @@ class Groups:
         if topics is not None:
             return [TopicPartition(topic, id_) for topic in topics for id_ in self._topics.partition_ids(topic)]
         if not committed:
-            raise GroupIdNotFound(f"group {name!r} has committed nothing: say which topic it is to read")
+            raise GroupIdNotFound(f"group {name!r} has no committed offsets: name the topics to reset")
         return sorted(committed)
 
     def _check_without_members(self, name: str) -> None:

@@ -1,9 +1,9 @@
-"""Damage is stopped at: what is handed out of a partition ends before the first batch that is not as it was written.
+"""Reading stops at damage: the records returned from a partition end before its first damaged batch.
 
-Owns what tells a damaged batch. A checksum covers a batch but for its offset and its length, so these are compared with
-what is around them: offsets of a partition only grow, and are below its high watermark. A batch whose length is damaged
-is never whole, and one that its broker cannot read is refused with an error that may pass. librdkafka asks for both
-again and again without a word: `Stalls` looks why nothing comes.
+Owns the detection of damaged batches. A checksum covers a batch but for its offset and its length, so these are
+compared with what is around them: offsets of a partition only grow, and are below its high watermark. A batch whose
+length is damaged is never whole, and one that its broker cannot read is refused with an error that may pass. librdkafka
+retries both forever without an error: `Stalls` finds out why nothing arrives.
 """
 
 import time
@@ -26,9 +26,9 @@ _OLD_FORMATS: Final = (0, 1)
 
 
 class Intake:
-    """What a consumer polled, as records: of each partition those before its first damaged batch.
+    """The polled messages as records: of each partition those before its first damaged batch.
 
-    `at_end` has the partitions without more for now. What was wrong in a partition ends it, until `forget`.
+    `at_end` has the partitions that have reached their end. An error in a partition ends it, until `forget`.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Intake:
         self.at_end: set[TopicPartition] = set()
 
     def take(self, polled: Iterable[Any]) -> list[Message]:
-        """The records among these messages; what is wrong with others is for `check`."""
+        """The records among these messages; errors are kept for `check`."""
         records: list[Message] = []
         topic, partition, next_offset = "", -1, _NEVER_READ
         for message in polled:
@@ -65,30 +65,30 @@ class Intake:
         return records
 
     def check(self) -> None:
-        """Raise what was wrong in a partition. Damage is raised again and again, for librdkafka goes on behind it."""
+        """Raise the error of a partition. Damage is raised every time, since librdkafka goes on after it."""
         for key, refusal in list(self._refused.items()):
             if not isinstance(refusal, (DamagedBatch, Unreadable)):
                 del self._refused[key]
             raise refusal
 
     def expect(self, key: TopicPartition, offset: int) -> None:
-        """Where the next record of a partition is to be; negative says nothing."""
+        """Set the offset at which the next record of a partition is expected; negative: unknown."""
         if offset >= 0:
             self._nexts[key] = offset
 
     def next_offset(self, key: TopicPartition) -> int:
-        """Where the next record of a partition is expected; negative if that is not known."""
+        """The offset at which the next record of a partition is expected; negative: unknown."""
         return self._nexts.get(key, _NEVER_READ)
 
     def forget(self, key: TopicPartition) -> None:
-        """A partition is read anew, or not any more."""
+        """A partition is read from another offset, or no longer read."""
         self._nexts.pop(key, None)
         self._ends.pop(key, None)
         self._refused.pop(key, None)
         self.at_end.discard(key)
 
     def _is_in_order(self, key: TopicPartition, offset: int) -> bool:
-        """Whether a record may be the next of its partition."""
+        """Whether a record can be the next of its partition."""
         if key in self._refused:
             return False
         self.at_end.discard(key)
@@ -98,7 +98,7 @@ class Intake:
         return key not in self._refused
 
     def _look_for_end(self, key: TopicPartition, offset: int) -> int:
-        """The high watermark that came with what was read last."""
+        """The high watermark of the last fetch."""
         try:
             found = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*key), cached=True)
         except KafkaException:
@@ -108,7 +108,7 @@ class Intake:
         return end
 
     def _doubt(self, key: TopicPartition, expected: int) -> None:
-        """An offset that cannot be: the batch is damaged, or the partition is not the one it was."""
+        """An impossible offset: the batch is damaged, or the partition was replaced by another."""
         try:
             find_damage(self._settings, key, (max(expected - 1, 0), expected + 1), self._isolation)
         except (DamagedBatch, Unreadable) as damage:
@@ -125,7 +125,7 @@ class Intake:
 
 
 class Stalls:
-    """Notices that nothing comes, and looks whether damage is why."""
+    """Notices that nothing arrives, and checks whether damage is the reason."""
 
     def __init__(self, settings: Settings, isolation: Isolation) -> None:
         self._settings = settings
@@ -137,18 +137,18 @@ class Stalls:
 
     @property
     def is_due(self) -> bool:
-        """Whether nothing came for a while."""
+        """Whether nothing has arrived for a while."""
         return time.monotonic() >= self._at
 
     def check(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Raise why there is nothing at these offsets, of partitions that are not at their end, if it is damage."""
+        """Raise the damage at these offsets, of partitions that are not at their end, if there is any."""
         for key, offset in positions.items():
             find_damage(self._settings, key, (offset, offset + 1), self._isolation)
         self.start_over()
 
 
 def find_damage(settings: Settings, key: TopicPartition, offsets: tuple[int, int], isolation: Isolation) -> None:
-    """Read a few records past librdkafka, and raise `DamagedBatch` or `Unreadable` if they are; others say nothing."""
+    """Read some records without librdkafka; raise `DamagedBatch` or `Unreadable` if they are, ignore other errors."""
     from barnabas.client.fetcher import Fetcher  # noqa: PLC0415 - brings kio, for few
 
     fetcher = Fetcher(settings, key.topic, committed=isolation == READ_COMMITTED, patience_s=0)
@@ -166,7 +166,7 @@ def find_damage(settings: Settings, key: TopicPartition, offsets: tuple[int, int
 def intact_part(
     key: TopicPartition, records: Buffer, offsets: tuple[int, int], *, is_reached: bool, high_watermark: int
 ) -> tuple[Buffer, int | None, DamagedBatch | None]:
-    """Of fetched bytes: the part before any damage, the offset after its last whole batch, and what is damaged.
+    """Split fetched bytes: the part before any damage, the offset after its last whole batch, and the damage.
 
     Of the batches within `offsets` the checksum is compared. `is_reached`: the batch before the first of them was read,
     and nothing may begin before its end.
@@ -180,9 +180,9 @@ def intact_part(
             if at + header.size > len(view):
                 break
             if next_offset is not None and header.base_offset < next_offset:
-                raise CorruptRecord(f"it says that it begins at offset {header.base_offset}")
+                raise CorruptRecord(f"its header says that it begins at offset {header.base_offset}")
             if 0 <= high_watermark <= header.base_offset:
-                raise CorruptRecord(f"it says that it begins at offset {header.base_offset}, behind the end")
+                raise CorruptRecord(f"its header says that it begins at offset {header.base_offset}, behind the end")
             if header.last_offset_delta < 0 or (header.last_offset >= start and header.base_offset < end):
                 check_crc(view, at, header)
         except (CorruptRecord, UnsupportedRecordFormat) as error:
@@ -195,6 +195,6 @@ def intact_part(
     if at == 0 and records:
         if len(view) > MAGIC_AT and view[MAGIC_AT] in _OLD_FORMATS:
             check_magic(view[MAGIC_AT])  # says so: a whole batch of these may be that short
-        why = f"it says that it is longer than the {len(view)} bytes that are there"
+        why = f"its header says that it is longer than its {len(view)} bytes"
         return view[:0], None, DamagedBatch(*key, start, why)
     return records, next_offset if at else None, None

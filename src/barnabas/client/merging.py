@@ -1,11 +1,11 @@
-"""All partitions of a topic as one stream in the order of time.
+"""All partitions of a topic as one stream ordered by timestamp.
 
 Owns the order (timestamp, then partition, then offset) and the bound on what is read ahead: a partition whose
 buffer is full is paused and read on when it has drained, so that memory is bounded per partition however uneven
 they are. Within a partition the log's order stands, whatever its timestamps say.
 
-Over a snapshot of the ends the order is exact. Followed for ever it can only be exact for what is there: a partition
-that has no more for now does not hold up the others.
+Over a snapshot of the ends the order is exact. A stream without end is exact only for what has arrived: a partition at
+its end does not hold up the others.
 """
 
 import heapq
@@ -28,7 +28,7 @@ _READER: Final = {
 
 
 class Merge:
-    """Takes records partition by partition, gives them by time; does no reading itself."""
+    """Takes records partition by partition, returns them ordered by timestamp; does no reading itself."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Merge:
             self._push(record)
 
     def take(self, may_be_empty: set[TopicPartition]) -> Iterator[Message]:
-        """Records whose turn has surely come: every partition has one waiting, or may be empty."""
+        """Records that are certainly next: every partition has one waiting, or is at its end."""
         while self._heads and self._empty <= may_be_empty:
             _, partition, topic, _ = heapq.heappop(self._heads)
             key = TopicPartition(topic, partition)
@@ -69,7 +69,7 @@ class Merge:
         return len(self._buffers[key]) >= self._max_records or self._bytes[key] >= self._max_bytes
 
     def has_drained(self, key: TopicPartition) -> bool:
-        """Whether a full buffer is to be filled again; well below full, as each pause discards what was prefetched."""
+        """Whether to fill a full buffer again; well below full, since each pause discards prefetched records."""
         return len(self._buffers[key]) <= self._max_records // 4 and self._bytes[key] <= self._max_bytes // 4
 
     def is_empty(self) -> bool:
@@ -96,7 +96,7 @@ def merge_records(
     isolation: Isolation = READ_COMMITTED,
     make_merge: Callable[[Iterable[TopicPartition]], Merge] = Merge,
 ) -> Generator[Message, None, None]:
-    """The records of all partitions by time; up to `ends` if given, until none came for `timeout_s`."""
+    """The records of all partitions ordered by timestamp; up to `ends` if given, until none arrives for `timeout_s`."""
     finished = {key for key, start in starts.items() if ends is not None and start >= ends[key]}
     merge = make_merge(starts)
     reader = AssignedReader(settings, starts, _READER | ({} if ends is None else UP_TO_END), isolation)
@@ -134,7 +134,7 @@ def _add_all(
 def _hold_back(
     reader: AssignedReader, merge: Merge, paused: set[TopicPartition], finished: set[TopicPartition]
 ) -> None:
-    """Pause what is full or done, resume what has drained."""
+    """Pause partitions that are full or done, resume those that have drained."""
     for key in sorted(finished - paused):
         reader.pause(key)
         paused.add(key)

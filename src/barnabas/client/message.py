@@ -1,4 +1,4 @@
-"""What is read and where it was written: values, made once per record, so they are small."""
+"""A record that was read, and where one was written: values, made once per record, so they are small."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _BY_PRODUCER, _BY_LOG = TimestampType  # looked up once, as records are many
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One record as it was read. Topic, partition and offset are its id."""
+    """One record as it was read. Topic, partition and offset identify it."""
 
     topic: str
     partition: int
@@ -37,7 +37,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """Where a record was written; `offset` is -1 under at-most-once, where no broker says."""
+    """Where a record was written; `offset` is -1 under at-most-once, since no broker answers."""
 
     topic: str
     partition: int

@@ -25,7 +25,7 @@ _SEPARATOR: Final = "\x01"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The secret goes to the address it was meant for, and to no other."""
+    """Follows no redirect: the secret is sent to the configured address only."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -83,14 +83,14 @@ class TokenSource:
             kind = LoginFailed if isinstance(reason, ssl.SSLCertVerificationError) else Unreachable
             raise kind(f"cannot reach the token endpoint {self.url}: {reason}") from None
         except ValueError:
-            raise LoginFailed(f"the token endpoint {self.url} answered something that is not JSON") from None
+            raise LoginFailed(f"the token endpoint {self.url} answered with something that is not JSON") from None
         if not isinstance(found, dict):
-            raise LoginFailed(f"the token endpoint {self.url} answered something that is not a token")
+            raise LoginFailed(f"the token endpoint {self.url} answered with something that is not a token")
         return found
 
 
 def oauth_bearer(token: str, extensions: Mapping[str, str]) -> Exchange:
-    """Log in with a token. A broker that refuses it says why, and wants one more message before it ends the login."""
+    """Log in with a token. A broker that refuses it says why, and expects one more message before it ends the login."""
     parts = ["n,,", f"auth=Bearer {token}", *(f"{name}={value}" for name, value in extensions.items()), "", ""]
     why = yield _SEPARATOR.join(parts).encode()
     if why:

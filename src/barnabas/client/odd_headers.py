@@ -1,7 +1,7 @@
-"""Headers that librdkafka's Python binding cannot give: those with a name that is not UTF-8, which brokers take.
+"""Headers that librdkafka's Python binding cannot return: those with a name that is not UTF-8, which brokers accept.
 
-They are read once more, by our own way. What is wrong in a name is kept as surrogate escapes, so that the bytes that
-were written can be had: ``name.encode("utf-8", "surrogateescape")``.
+They are read once more over our own connection. Invalid bytes in a name become surrogate escapes, so that the original
+bytes can be restored: ``name.encode("utf-8", "surrogateescape")``.
 """
 
 from typing import Any, Final
@@ -15,7 +15,7 @@ _ONE_BATCH: Final = 1  # byte: the broker gives at least one batch, however larg
 
 
 def read_headers(message: Any, settings: Settings) -> tuple[Header, ...]:
-    """The headers of the record that a message of librdkafka's is; none when it was deleted meanwhile."""
+    """The headers of the record that a librdkafka message stands for; none if it was deleted meanwhile."""
     partition, offset = message.partition(), message.offset()
     fetcher = Fetcher(settings, message.topic(), committed=False, partition_max_bytes=_ONE_BATCH)
     try:

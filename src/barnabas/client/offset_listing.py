@@ -1,29 +1,21 @@
-"""ListOffsets, by hand: readers of thousands of partitions ask where they end many times a second.
+"""ListOffsets for readers of thousands of partitions, which look up their ends many times a second.
 
-A request is written once and can be sent again and again; an answer is read into a dict without an object for any
-partition. In versions before compact strings, 1 to 5, which every broker speaks.
+A request is encoded once and sent repeatedly; a response is read without an object per partition.
 """
 
-import struct
 from collections.abc import Mapping
 from typing import Final
 
-from barnabas.client.connection import LIST_OFFSETS, Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import check
 from barnabas.core.errors import CorruptRecord
 from barnabas.core.model import NO_EPOCH, TopicPartition
+from barnabas.wire.apis import LIST_OFFSETS
+from barnabas.wire.errors import MalformedAnswer
+from barnabas.wire.listed_offsets import FoundOffset, read_listed_offsets
+from barnabas.wire.requests import write_request
 
 _CONSUMER: Final = -1  # in the place of a replica's id
-_ISOLATION_FROM: Final = 2
-_EPOCHS_FROM: Final = 4
-
-_INT: Final = struct.Struct(">i")
-_SHORT: Final = struct.Struct(">h")
-_ASKED: Final = struct.Struct(">iq")  # index, timestamp
-_ASKED_WITH_EPOCH: Final = struct.Struct(">iiq")
-# Index, error code, offset; a timestamp before the offset, an epoch after it.
-_FOUND: Final = struct.Struct(">ih8xq")
-_FOUND_WITH_EPOCH: Final = struct.Struct(">ih8xq4x")
 
 
 class OffsetQuestion:
@@ -37,48 +29,35 @@ class OffsetQuestion:
         self._keys = {topic: [TopicPartition(topic, each) for each in times] for topic, times in self._times.items()}
         self._written: dict[int, bytes] = {}  # by version
 
-    def ask(self, connection: Connection) -> dict[TopicPartition, int]:
-        """The offsets; -1 where there is none. What the broker refuses is raised."""
-        version = connection.version(LIST_OFFSETS)
+    def ask(self, connection: BrokerConnection) -> dict[TopicPartition, int]:
+        """The offsets; -1 where there is none. Raises the errors of the broker."""
+        version = connection.version(LIST_OFFSETS.key)
         if version not in self._written:
             self._written[version] = self._write(version)
-        answer = connection.ask_written(LIST_OFFSETS, self._written[version])
-        try:
-            return self._read(answer, version)
-        except (struct.error, ValueError) as error:
-            raise CorruptRecord(f"an answer to ListOffsets cannot be read: {error}") from None
-
-    def _write(self, version: int) -> bytes:
-        parts = [_INT.pack(_CONSUMER)]
-        if version >= _ISOLATION_FROM:
-            parts.append(self._isolation.to_bytes(1, "big"))
-        parts.append(_INT.pack(len(self._times)))
-        for topic, times in self._times.items():
-            name = topic.encode()
-            parts += (_SHORT.pack(len(name)), name, _INT.pack(len(times)))
-            if version >= _EPOCHS_FROM:
-                parts += [_ASKED_WITH_EPOCH.pack(partition, NO_EPOCH, time) for partition, time in times.items()]
-            else:
-                parts += [_ASKED.pack(partition, time) for partition, time in times.items()]
-        return b"".join(parts)
-
-    def _read(self, answer: memoryview, version: int) -> dict[TopicPartition, int]:
-        row = _FOUND_WITH_EPOCH if version >= _EPOCHS_FROM else _FOUND
-        position = 4 if version >= _ISOLATION_FROM else 0  # behind the time it was throttled
-        (count,) = _INT.unpack_from(answer, position)
-        position += 4
+        answer = connection.ask_written(LIST_OFFSETS.key, self._written[version])
         found: dict[TopicPartition, int] = {}
-        for _ in range(count):
-            (size,) = _SHORT.unpack_from(answer, position)
-            topic = str(answer[position + 2 : position + 2 + size], "utf-8")
-            position += 2 + size
-            (rows,) = _INT.unpack_from(answer, position)
-            stop = position + 4 + rows * row.size
-            found |= self._of_topic(topic, list(row.iter_unpack(answer[position + 4 : stop])))
-            position = stop
+        try:
+            for topic, rows in read_listed_offsets(answer, version):
+                found |= self._of_topic(topic, rows)
+        except MalformedAnswer as error:
+            raise CorruptRecord(f"a response cannot be read: {error}") from None
         return found
 
-    def _of_topic(self, topic: str, rows: list[tuple[int, int, int]]) -> dict[TopicPartition, int]:
+    def _write(self, version: int) -> bytes:
+        topics = [
+            {
+                "name": topic,
+                "partitions": [
+                    {"partition_index": each, "current_leader_epoch": NO_EPOCH, "timestamp": time}
+                    for each, time in times.items()
+                ],
+            }
+            for topic, times in self._times.items()
+        ]
+        values = {"replica_id": _CONSUMER, "isolation_level": self._isolation, "topics": topics}
+        return bytes(write_request(LIST_OFFSETS.key, version, values))
+
+    def _of_topic(self, topic: str, rows: list[FoundOffset]) -> dict[TopicPartition, int]:
         for partition, error_code, _ in rows:
             if error_code:
                 check(error_code, f"look up offsets of {TopicPartition(topic, partition)}")

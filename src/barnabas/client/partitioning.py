@@ -1,8 +1,8 @@
-"""Which partition a record goes to: the key's hash as every Kafka client computes it, or each in its turn.
+"""Which partition a record goes to: the key's hash as every Kafka client computes it, or round robin.
 
-Owns murmur2 as Java's client has it, so that a record with the same key lands in the same partition whoever sends
-it. The SDK leaves keyed records to librdkafka's `murmur2_random`, which this must agree with; it is here for
-whoever needs to know the partition of a key without sending.
+Owns murmur2 as Java's client has it, so that a record with the same key lands in the same partition whichever client
+sends it. The SDK leaves keyed records to librdkafka's `murmur2_random`, which this must agree with; it is for callers
+that need the partition of a key without sending.
 """
 
 import itertools
@@ -43,7 +43,7 @@ def partition_for_key(key: bytes, count: int) -> int:
 
 
 class RoundRobin:
-    """Each partition in its turn, per topic, from any thread."""
+    """Partitions in turn, per topic, from any thread."""
 
     def __init__(self, partition_count: Callable[[str], int]) -> None:
         self._partition_count = partition_count

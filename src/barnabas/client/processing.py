@@ -1,11 +1,11 @@
 """From a topic through a function into a topic, batch by batch.
 
-Owns the loop and what it does about failures. Exactly once: the records of a batch and the offsets of what they were
-made from are one transaction, so a process killed at any line has done the batch or has not. At least once: records are
-delivered first, then the offsets are committed; a process killed in between does the batch again.
+Owns the loop and how it handles failures. Exactly once: the records of a batch and the offsets of what they were made
+from are one transaction, so a process killed at any line has done the batch completely or not at all. At least once:
+records are delivered first, then the offsets are committed; a process killed in between repeats the batch.
 
-The function is called before the transaction begins: it may take its time without the transaction timing out. Its own
-effects outside of the bus are not part of the transaction, and may come twice.
+The function is called before the transaction begins, so a slow one does not time it out. Its effects outside the bus
+are not part of the transaction, and may happen twice.
 """
 
 import threading
@@ -21,7 +21,7 @@ from barnabas.client.errors import DeliveryFailed, Refused, TransactionAborted, 
 from barnabas.client.message import HeadersLike, Message
 from barnabas.client.producers import ANY_PARTITION, DeliveringProducer
 from barnabas.client.rewindable import RewindableReader
-from barnabas.client.transactions import Transactions
+from barnabas.client.transactions import TransactionalProducers
 from barnabas.core import errors as core_errors
 from barnabas.core.errors import BarnabasError, InvalidRequest
 from barnabas.core.model import TopicPartition
@@ -71,7 +71,7 @@ _PASSING_CODES: Final = frozenset(  # the same, where there is no class
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A record that a function makes. Where `key` is left out it has the key of the record it is made from."""
+    """A record that a function returns. Without a `key` it has the key of the record it is made from."""
 
     value: bytes | str | None
     key: bytes | str | EllipsisType | None = ...
@@ -86,7 +86,7 @@ Function: TypeAlias = Callable[[Message], Made]
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """What was done: records read and written, in so many batches; `retries` are batches that were begun anew."""
+    """The result: records read and written, and the number of batches; `retries` counts batches that were repeated."""
 
     read: int
     written: int
@@ -95,7 +95,7 @@ class Processed:
 
 
 class BatchDelivery(Protocol):
-    """Brings the records of a batch, and how far it goes, to the cluster; raises if it did not, then rewinds."""
+    """Writes the records of a batch and its offsets to the cluster; if that fails, rewinds and raises."""
 
     def prepare(self) -> None: ...
     def deliver(self, reader: RewindableReader, outputs: "list[_Record]") -> None: ...
@@ -105,14 +105,16 @@ class BatchDelivery(Protocol):
 class ExactlyOnce:
     """Each batch is a transaction."""
 
-    def __init__(self, transactions: Transactions, transactional_id: str, sink: str, timeout_s: float) -> None:
+    def __init__(
+        self, transactions: TransactionalProducers, transactional_id: str, sink: str, timeout_s: float
+    ) -> None:
         self._transactions = transactions
         self._id = transactional_id
         self._sink = sink
         self._timeout_s = timeout_s
 
     def prepare(self) -> None:
-        """Have an id: what was left open under it is aborted, and does not hold up reading."""
+        """Take over the transactional id: its open transaction is aborted, and does not block readers."""
         self._transactions.initialise(self._id, self._timeout_s)
 
     def deliver(self, reader: RewindableReader, outputs: "list[_Record]") -> None:
@@ -141,7 +143,7 @@ class AtLeastOnce:
         self._timeout_s = timeout_s
 
     def prepare(self) -> None:
-        """There is nothing to prepare."""
+        """Nothing to prepare."""
 
     def deliver(self, reader: RewindableReader, outputs: "list[_Record]") -> None:
         try:
@@ -221,7 +223,7 @@ class Processor:
         self._give_up_at = time.monotonic() + _PATIENCE_S
 
     def _gather(self, reader: RewindableReader) -> list[Message]:
-        """Up to a batch of records: what comes within `max_wait` of the first."""
+        """Up to a batch of records: those that arrive within `max_wait` of the first."""
         batch: list[Message] = []
         deadline = time.monotonic() + _LOOK_S
         while len(batch) < self._batch_size:
@@ -247,7 +249,7 @@ class Processor:
                 yield _record_of(each, record)
 
     def _go_on_after(self, error: BarnabasError) -> None:
-        """Begin the batch anew if the failure may pass; else raise it."""
+        """Repeat the batch if the failure is retriable; else raise it."""
         if isinstance(error, _Raised):
             raise error.error
         if not may_pass(error) or time.monotonic() > self._give_up_at:
@@ -269,7 +271,7 @@ class Processor:
 
 
 class _Raised(BarnabasError):
-    """What the function raised, if it was one of ours."""
+    """An exception of the function, if it is a `BarnabasError`."""
 
     def __init__(self, error: BarnabasError) -> None:
         super().__init__(str(error))
@@ -277,7 +279,7 @@ class _Raised(BarnabasError):
 
 
 def may_pass(error: BarnabasError) -> bool:
-    """Whether to try again is worth it."""
+    """Whether a failure is worth a retry."""
     if isinstance(error, (DeliveryFailed, TransactionAborted)) and isinstance(error.__cause__, BarnabasError):
         return may_pass(error.__cause__)
     if isinstance(error, Refused):
@@ -287,7 +289,7 @@ def may_pass(error: BarnabasError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """An output whose key is settled."""
+    """An output with its key."""
 
     value: bytes | str | None
     key: bytes | str | None
@@ -305,5 +307,5 @@ def _record_of(made: Any, source: Message) -> _Record:
     if isinstance(made, (bytes, str)):
         return _Record(made, source.key)
     raise InvalidRequest(
-        f"the function gave {type(made).__name__}; it may give None, bytes, str, Output, Message or a list of them"
+        f"the function returned {type(made).__name__}; allowed: None, bytes, str, Output, Message or a list of them"
     )

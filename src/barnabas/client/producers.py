@@ -1,11 +1,11 @@
 """Sending: one librdkafka producer per delivery profile, made when first needed.
 
-Owns how strictly a topic's records are delivered, how a sender is held back, and what became of each record. A
-topic's `delivery.semantics` is read at its first send and kept: the records of a topic never go through two
-producers, which could reorder them. Where it is not set or cannot be read, records go the strict way, which is
-right for every topic: acknowledged by all in-sync replicas, and a retry makes no duplicate.
+Owns the delivery guarantee of a topic's records, back pressure on senders, and the outcome of each record. A topic's
+`delivery.semantics` is read at its first send and kept: the records of a topic never go through two producers, which
+could reorder them. If it is not set or cannot be read, the strictest guarantee applies, which is right for every topic:
+acknowledged by all in-sync replicas, and a retry makes no duplicate.
 
-A thread per producer hands out delivery reports. A full queue makes `send` wait; nothing is ever dropped.
+A thread per producer processes delivery reports. A full queue makes `send` wait; nothing is ever dropped.
 """
 
 import threading
@@ -63,12 +63,12 @@ _PROFILES: Final = {
 
 
 def settings_for(delivery: Delivery | None) -> dict[str, str]:
-    """The producer settings that a topic asks for; none if it does not say."""
+    """The producer settings that a topic requires; none if it sets nothing."""
     return {} if delivery is None else dict(_PROFILES[delivery])
 
 
 class Sent:
-    """A record on its way: `result()` waits for where it was written, or raises why it was not."""
+    """A record being sent: `result()` waits for where it was written, or raises why it was not."""
 
     __slots__ = ("_changed", "_error", "_place", "_topic")
 
@@ -92,12 +92,12 @@ class Sent:
         return self._place
 
     def settle(self, *, place: RecordPlace | None = None, error: BarnabasError | None = None) -> None:
-        """Say what became of the record; its waiters are woken by whoever holds the condition."""
+        """Set the outcome of the record; its waiters are woken by the holder of the condition."""
         self._place, self._error = place, error
 
 
 class DeliveringProducer:
-    """A librdkafka producer with the thread that hands out its delivery reports."""
+    """A librdkafka producer with the thread that processes its delivery reports."""
 
     def __init__(self, producer: Producer, limit_of: Callable[[str], int | None] = lambda _topic: None) -> None:
         self._producer = producer
@@ -145,7 +145,7 @@ class DeliveringProducer:
                 has_looked = True
 
     def flush(self, deadline: float | None) -> None:
-        """Wait until nothing is on its way; raises if anything since the last flush was not delivered."""
+        """Wait until no record is in flight; raises if any since the last flush was not delivered."""
         left = self._flush(deadline)
         with self._changed:
             count, first = self._failed_count, self._first_failure
@@ -159,7 +159,7 @@ class DeliveringProducer:
             raise DeliveryFailed(f"{_records(left)} not acknowledged in time", left)
 
     def _flush(self, deadline: float | None) -> int:
-        """How many are still on their way when time is up; bit by bit, for librdkafka lets no interrupt through."""
+        """How many are still in flight when time is up; in short steps, since librdkafka blocks interrupts."""
         while True:
             rest_s = _FLUSH_S if deadline is None else min(_FLUSH_S, max(deadline - time.monotonic(), 0))
             left: int = self._producer.flush(rest_s)
@@ -168,7 +168,7 @@ class DeliveringProducer:
 
     @property
     def first_failure(self) -> BarnabasError | None:
-        """Why a record since the last flush was not delivered."""
+        """The reason why a record since the last flush was not delivered."""
         return self._first_failure
 
     def forget_failures(self) -> None:
@@ -180,12 +180,12 @@ class DeliveringProducer:
         self._poller.join(_JOIN_S)
 
     def _wait_for_room(self) -> None:
-        """Room comes with deliveries, which the poller hands out; one that came just before costs a short wait."""
+        """Wait for a delivery, which frees space in the queue; one that was just missed costs a short wait."""
         with self._changed:
             self._changed.wait(_ROOM_S)
 
     def _look_again(self, topic: str) -> None:
-        """The topic may have got more partitions since librdkafka last looked, which it does every few minutes."""
+        """Refresh the metadata: the topic may have more partitions since librdkafka's last refresh, minutes ago."""
         try:
             self._producer.list_topics(topic, _LOOK_S)
         except KafkaException as error:
@@ -226,7 +226,7 @@ class DeliveringProducer:
 
 
 class Producers:
-    """The producers of one bus, by what their topics ask for."""
+    """The producers of one bus, by the delivery guarantee of their topics."""
 
     def __init__(
         self,
@@ -263,7 +263,7 @@ class Producers:
             return self._by_topic.setdefault(topic, self._by_delivery[delivery])
 
     def forget(self, topic: str) -> None:
-        """A topic was removed: should it come back, ask it again."""
+        """A topic was deleted: read its settings again if it is created again."""
         with self._lock:
             self._by_topic.pop(topic, None)
 
@@ -281,7 +281,7 @@ class Producers:
             raise failure
 
     def close(self, timeout: float | None) -> None:
-        """Deliver what is on its way, then stop; raises as `flush` does."""
+        """Deliver what is in flight, then stop; raises as `flush` does."""
         with self._lock:
             self._is_closed = True
             self._by_topic.clear()

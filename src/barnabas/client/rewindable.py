@@ -1,8 +1,8 @@
-"""Reading in a group for somebody else to commit: a transaction, or whoever has dealt with the records first.
+"""Reading in a group where the caller commits: in a transaction, or after processing.
 
-Owns which records were handed out and not committed yet, and going back to the first of them. What is to be committed
-is told together with the member that read it, as it was then: should the group have given its partitions to another
-since, the cluster refuses the commit, and nothing is done twice (KIP-447).
+Owns which records were returned and not committed yet, and rewinding to the first of them. Offsets are committed
+together with the member that read them, as it was then: if its partitions have moved to another member since, the
+cluster refuses the commit, and nothing is done twice (KIP-447).
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ _ASK_S: Final = 15.0
 
 
 class RewindableReader(GroupReader):
-    """A member that commits nothing by itself, and can go back to what was not committed."""
+    """A member that commits nothing by itself, and can rewind to the committed offsets."""
 
     def __init__(self, settings: Settings, topics: Sequence[str], group: str, **more: Any) -> None:
         self._firsts: dict[TopicPartition, int] = {}  # of the records that are handed out and not committed
@@ -42,7 +42,7 @@ class RewindableReader(GroupReader):
         super().__init__(settings, topics, group, mode="transactional", defaults=defaults, **more)
 
     def next_chunk(self, max_count: int | None, timeout_s: float) -> list[Message]:
-        """Some records. They count as handed out when `note_handed_out` says so."""
+        """Some records. They count as returned once `note_handed_out` is called."""
         if self._back_to:
             self._go_back_now()
         records = super().next_chunk(max_count, timeout_s)
@@ -62,7 +62,7 @@ class RewindableReader(GroupReader):
         self._nexts[key] = record.offset + 1
 
     def uncommitted(self) -> tuple[list[Any], Any]:
-        """The offsets to commit and the member to commit them for; refused if a partition was taken away meanwhile."""
+        """The offsets to commit and the member to commit them for; refused if a partition was revoked meanwhile."""
         if self._lost is not None:
             raise RebalanceInProgress(f"the group has given {self._lost} to another member, or is about to")
         return [confluent_kafka.TopicPartition(*key, offset) for key, offset in self._nexts.items()], self._member
@@ -72,7 +72,7 @@ class RewindableReader(GroupReader):
         self._firsts, self._nexts = {}, {}
 
     def commit(self) -> None:
-        """Commit what was handed out, without a transaction; refused if that cannot be."""
+        """Commit the returned records, without a transaction; refused if a partition was revoked."""
         offsets, _ = self.uncommitted()
         if not offsets:
             return
@@ -86,9 +86,10 @@ class RewindableReader(GroupReader):
         self.note_committed()
 
     def rewind(self, *, ask: bool = False) -> list[TopicPartition]:
-        """Have what is not committed read again, from these partitions. `ask` if only the group knows what is.
+        """Read again what is not committed, of these partitions.
 
-        Done with the next poll, so nothing can fail here.
+        `ask`: the committed offsets must be read from the group. Takes place at the next poll, so nothing can fail
+        here.
         """
         self._at_end.difference_update(self._firsts)
         self._back_to |= self._firsts
@@ -98,7 +99,7 @@ class RewindableReader(GroupReader):
         return sorted(self._back_to)
 
     def is_done(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Whether all of this member's part of what is before `ends` was handed out."""
+        """Whether all records before `ends` in this member's partitions were returned."""
         position = self._committed | self._nexts
         left = [key for key in self._assigned - self._at_end if position.get(key, 0) < ends.get(key, 0)]
         return bool(self._assigned) and not left and not self._back_to
@@ -116,7 +117,7 @@ class RewindableReader(GroupReader):
             del self._back_to[key]
 
     def _ask_committed(self) -> dict[TopicPartition, int]:
-        """What the group has committed, with nothing pending; without those of which it has nothing."""
+        """The committed offsets of the group, with no transaction pending; without partitions that have none."""
         wanted = [confluent_kafka.TopicPartition(*key) for key in sorted(self._unknown)]
         try:
             found = self._consumer.committed(wanted, _ASK_S)
@@ -178,7 +179,7 @@ class TransactionalReader(Generator[Message, None, None]):
     def uncommitted(self) -> tuple[list[Any], Any]:
         """As `RewindableReader`."""
         if self._is_closed:
-            raise InvalidRequest("the reader is closed: commit its offsets before")
+            raise InvalidRequest("the reader is closed: commit its offsets before closing it")
         return self._open().uncommitted()
 
     def note_committed(self) -> None:
@@ -186,7 +187,7 @@ class TransactionalReader(Generator[Message, None, None]):
         self._open().note_committed()
 
     def rewind(self, *, ask: bool = False) -> None:
-        """Hand out again what was handed out and not committed; done for you when a transaction aborts."""
+        """Return again what was returned and not committed; done automatically when a transaction aborts."""
         if self._is_closed:
             return
         gone = set(self._open().rewind(ask=ask))
@@ -196,7 +197,7 @@ class TransactionalReader(Generator[Message, None, None]):
         self._deadline.start_over()
 
     def close(self) -> None:
-        """Leave the group at once; what was not committed will be read by another."""
+        """Leave the group at once; what was not committed will be read by another member."""
         self._is_closed = True
         self._buffer.clear()
         opened, self._opened = self._opened, None

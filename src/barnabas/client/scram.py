@@ -24,13 +24,13 @@ _NO_BINDING: Final = "n,,"
 
 
 class LoginFailed(BarnabasError):
-    """A broker that does not let us in, or that could not prove who it is. Another attempt would go the same way."""
+    """A broker that refuses the login, or that could not prove its identity. A retry would fail the same way."""
 
     kafka_code = 58
 
 
 def scram(mechanism: str, username: str, password: str, nonce: str) -> Exchange:
-    """Log in by a mechanism of `DIGESTS`; the nonce must be new and not to be guessed."""
+    """Log in by a mechanism of `DIGESTS`; the nonce must be fresh and unpredictable."""
     digest = DIGESTS[mechanism]
     opening = f"n={_escaped(username)},r={nonce}"
     challenge = yield f"{_NO_BINDING}{opening}".encode()
@@ -44,7 +44,7 @@ def scram(mechanism: str, username: str, password: str, nonce: str) -> Exchange:
         raise LoginFailed(f"it refused the login: {verdict['e']}")
     signature = _mac(digest, _mac(digest, key, b"Server Key"), transcript)
     if not hmac.compare_digest(_decoded(verdict.get("v", "")), signature):
-        raise LoginFailed("it could not prove that it knows the password: it is not the broker it says it is")
+        raise LoginFailed("it could not prove that it knows the password: it is not the broker it claims to be")
 
 
 def _checked(said: dict[str, str], nonce: str) -> tuple[bytes, int]:
@@ -52,14 +52,14 @@ def _checked(said: dict[str, str], nonce: str) -> tuple[bytes, int]:
     if "e" in said:
         raise LoginFailed(f"it refused the login: {said['e']}")
     if "m" in said:
-        raise LoginFailed("it asks for an extension of SCRAM that is not known")
+        raise LoginFailed("it requires an unknown extension of SCRAM")
     if not said.get("r", "").startswith(nonce) or said["r"] == nonce:
         raise LoginFailed("it answered with the nonce of another login")
     salt, count = _decoded(said.get("s", "")), said.get("i", "")
     if not salt or not count.isdecimal() or len(count) > 9:
         raise LoginFailed("its challenge has no salt or no number of iterations")
     if not LEAST_ITERATIONS <= int(count) <= MOST_ITERATIONS:
-        raise LoginFailed(f"it wants {count} iterations; from {LEAST_ITERATIONS} to {MOST_ITERATIONS} are taken")
+        raise LoginFailed(f"it asks for {count} iterations; allowed: {LEAST_ITERATIONS} to {MOST_ITERATIONS}")
     return salt, int(count)
 
 

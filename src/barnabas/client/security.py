@@ -6,7 +6,7 @@
 | `ssl.ca.location`, `ssl.ca.pem` | who is trusted: a file, a directory, or certificates | what the system trusts |
 | `ssl.certificate.location`, `ssl.certificate.pem` | the client's certificate and those above it | none |
 | `ssl.key.location`, `ssl.key.pem`, `ssl.key.password` | its key | |
-| `ssl.crl.location` | certificates that were taken back | none |
+| `ssl.crl.location` | revoked certificates | none |
 | `ssl.cipher.suites` | for TLS 1.2, in OpenSSL's words | OpenSSL's |
 | `enable.ssl.certificate.verification` | whether the broker must prove who it is | true |
 | `ssl.endpoint.identification.algorithm` | `https`: its certificate must be for its address; or `none` | https |
@@ -17,7 +17,7 @@
 | `sasl.oauthbearer.scope`, `.extensions` | what the token is for; `name=value,...` for the broker | none |
 | `https.ca.location`, `https.ca.pem` | who is trusted as the token endpoint | what the system trusts |
 
-Settings that would promise protection which is not here are refused, not passed over.
+Settings that promise protection which is not implemented are refused, not ignored.
 """
 
 import re
@@ -68,12 +68,12 @@ _CHOICES: Final = {"true": True, "false": False}
 
 
 class TlsFailed(BarnabasError):
-    """A broker that is not trusted, does not trust us, or speaks TLS where we do not, or the other way round."""
+    """A broker that is not trusted, does not trust the client, or uses TLS where the client does not, or vice versa."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who logs in, and how; what is secret is not shown."""
+    """Who logs in, and how; secrets are not shown."""
 
     mechanism: str
     username: str = ""
@@ -98,14 +98,14 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What every connection to a cluster is made with."""
+    """The security settings of every connection to a cluster."""
 
     tls: ssl.SSLContext | None = None
     login: Login | None = None
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> "Security":
-        """Checked, and with everything read that settings point to."""
+        """Check the settings, and read the files they name."""
         protocol = config.get(_PROTOCOL, "plaintext").lower()
         if protocol not in _PROTOCOLS:
             raise InvalidConfig(f"{_PROTOCOL} is {config[_PROTOCOL]!r}; it may be {', '.join(_PROTOCOLS)}")
@@ -117,7 +117,7 @@ class Security:
 
 
 def tls_words(error: ssl.SSLError) -> str:
-    """OpenSSL's reason, which not every error has."""
+    """OpenSSL's reason, or the error itself if it has none."""
     return (getattr(error, "reason", None) or str(error)).replace("_", " ").lower()
 
 
@@ -131,7 +131,7 @@ def _check_names(config: Mapping[str, str]) -> None:
             continue
         instead = next((words for start, words in _INSTEAD.items() if name.startswith(start)), None)
         hint = f": set {instead}" if instead else ""
-        raise InvalidConfig(f"setting {name!r} is not known to these connections{hint}")
+        raise InvalidConfig(f"setting {name!r} is not supported{hint}")
 
 
 def _login(config: Mapping[str, str]) -> Login:
@@ -140,7 +140,7 @@ def _login(config: Mapping[str, str]) -> Login:
         return Login(mechanism, tokens=_token_source(config), extensions=_extensions(config))
     username, password = _required(config, "sasl.username"), _required(config, "sasl.password")
     if "\0" in username + password:
-        raise InvalidConfig("sasl.username or sasl.password has a NUL in it, which no mechanism can send")
+        raise InvalidConfig("sasl.username or sasl.password contains a NUL character, which no mechanism can send")
     return Login(mechanism, username, password)
 
 
@@ -150,10 +150,10 @@ def _mechanism(config: Mapping[str, str]) -> str:
         raise InvalidConfig(f"{_MECHANISM} and {_MECHANISMS} contradict each other: give one of them")
     spoken = ", ".join(MECHANISMS)
     if not given:
-        raise InvalidConfig(f"{_MECHANISM} is missing, and its default, GSSAPI, is not spoken here: set {spoken}")
+        raise InvalidConfig(f"{_MECHANISM} is missing, and its default, GSSAPI, is not supported here: set {spoken}")
     (mechanism,) = given
     if mechanism.upper() not in MECHANISMS:
-        raise InvalidConfig(f"{_MECHANISM} {mechanism!r} is not spoken here: {spoken} are")
+        raise InvalidConfig(f"{_MECHANISM} {mechanism!r} is not supported here: {spoken} are")
     return mechanism.upper()
 
 
@@ -162,10 +162,10 @@ def _token_source(config: Mapping[str, str]) -> "TokenSource":
 
     for name, known in ((f"{_OAUTH}.method", "oidc"), (f"{_OAUTH}.grant.type", "client_credentials")):
         if config.get(name, known if name.endswith("type") else "default").lower() != known:
-            raise InvalidConfig(f"{_MECHANISM} {OAUTHBEARER} needs {name}={known}: no other is spoken here")
+            raise InvalidConfig(f"{_MECHANISM} {OAUTHBEARER} needs {name}={known}: no other is supported here")
     url = _required(config, f"{_OAUTH}.token.endpoint.url")
     if not re.match(r"https?://[^/\s]+", url):
-        raise InvalidConfig(f"{_OAUTH}.token.endpoint.url is {url!r}, which is no http or https address")
+        raise InvalidConfig(f"{_OAUTH}.token.endpoint.url is {url!r}, which is not an http or https address")
     tls = None
     if url.startswith("https:"):
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -231,7 +231,7 @@ def _trust(context: ssl.SSLContext, config: Mapping[str, str], prefix: str) -> N
 
 
 def _identify(context: ssl.SSLContext, config: Mapping[str, str]) -> None:
-    """Give the client's own certificate to a context, if there is one."""
+    """Load the client's own certificate into a context, if there is one."""
     parts = {}
     for what in ("certificate", "key"):
         location, pem = config.get(f"ssl.{what}.location"), config.get(f"ssl.{what}.pem")
@@ -244,7 +244,7 @@ def _identify(context: ssl.SSLContext, config: Mapping[str, str]) -> None:
     if not parts["certificate"] and not parts["key"]:
         return
     if not parts["certificate"]:
-        raise InvalidConfig("ssl.key.* is given, and no certificate for it: ssl.certificate.location or .pem")
+        raise InvalidConfig("ssl.key.* is set without a certificate: set ssl.certificate.location or .pem")
     # A password is always given, if only an empty one: OpenSSL would ask for it at the terminal.
     password = config.get("ssl.key.password", "")
     # OpenSSL reads them from a file only, which nobody else can read and which is gone at once.
@@ -256,7 +256,7 @@ def _identify(context: ssl.SSLContext, config: Mapping[str, str]) -> None:
 
 @contextmanager
 def _naming(setting: str, value: str | None = None) -> Iterator[None]:
-    """Say of what is wrong by which setting it came."""
+    """Name the setting in errors raised in this block."""
     named = setting if value is None else f"{setting} {value!r}"
     try:
         yield

@@ -1,7 +1,7 @@
 """How to reach a cluster, and the librdkafka handles made from that.
 
-Owns which settings every handle gets; a caller's `config` comes on top. librdkafka is kept from writing to stderr:
-what goes wrong is raised. `config={"log_level": "6"}` brings its lines back.
+Owns the settings of every handle; a caller's `config` overrides them. librdkafka is kept from writing to stderr: errors
+are raised. `config={"log_level": "6"}` brings its lines back.
 """
 
 import logging
@@ -79,7 +79,7 @@ class Settings:
     config: Mapping[str, str] = field(default_factory=dict)
 
     def isolation(self, wanted: Isolation | None) -> Isolation:
-        """What a reader is to see: as it says, else as the caller's settings say, else what is committed."""
+        """The isolation level of a reader: its own, else the one in the caller's settings, else read_committed."""
         level = wanted or self.config.get(_ISOLATION, READ_COMMITTED)
         for known in get_args(Isolation):
             if level == known:
@@ -91,11 +91,11 @@ class Settings:
         return self._make(AdminClient, {"allow.auto.create.topics": "false"})
 
     def producer(self, defaults: Mapping[str, str], forced: Mapping[str, str]) -> Producer:
-        """A producer: `defaults` give way to the caller's settings, `forced` do not."""
+        """A producer: the caller's settings override `defaults`, but not `forced`."""
         return self._make(Producer, defaults, forced)
 
     def reader(self, defaults: Mapping[str, str] | None = None, isolation: Isolation = READ_COMMITTED) -> Consumer:
-        """A consumer that is assigned its partitions and commits nothing."""
+        """A consumer with assigned partitions that commits nothing."""
         return self._make(Consumer, {**_CONSUMER, **(defaults or {})}, {**_READER, _ISOLATION: isolation})
 
     def member(
@@ -107,7 +107,7 @@ class Settings:
         defaults: Mapping[str, str] | None = None,
         instance: str | None = None,
     ) -> Consumer:
-        """A consumer in a group, which commits when it is told; `start` is where it begins without a commit."""
+        """A consumer in a group that commits only explicitly; `start` is where it begins without a committed offset."""
         forced = {**_MEMBER, "group.id": group, "auto.offset.reset": start, _ISOLATION: isolation}
         if instance is not None:
             forced["group.instance.id"] = instance

@@ -1,6 +1,6 @@
-"""Topics: made, described, altered, emptied and removed, through librdkafka's admin client.
+"""Topics: creating, describing, altering, truncating and deleting them, through librdkafka's admin client.
 
-Owns what a caller learns about a topic. Every question has a deadline; every refusal names the topic.
+Owns the description of a topic. Every call has a deadline; every refusal names the topic.
 """
 
 import time
@@ -53,9 +53,9 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition: who has it, and which offsets it holds (`end_offset` is the next one to be written).
+    """One partition: its replicas, and which offsets it holds (`end_offset` is the next one to be written).
 
-    Where these cannot be found out they are -1, and `problem` says why.
+    If these are not available they are -1, and `problem` says why.
     """
 
     partition: int
@@ -141,18 +141,18 @@ class Topics:
         return TopicDetails(name, partitions, self.config(name))
 
     def partition_ids(self, name: str) -> list[int]:
-        """The partitions of a topic that exists."""
+        """The partitions of an existing topic."""
         return sorted(self._topic(name).partitions)
 
     def max_message_bytes(self, name: str) -> int | None:
-        """How large a batch of a topic may be; None if that cannot be found out soon."""
+        """The largest batch that a topic accepts; None if that is not available soon."""
         try:
             return int(self._config_entries(name, _LIMIT_S)["max.message.bytes"].value)
         except (BarnabasError, KeyError, TypeError, ValueError):
             return None
 
     def config(self, name: str, *, timeout_s: float | None = None) -> dict[str, str]:
-        """The settings that were made for this topic."""
+        """The settings of the topic itself."""
         entries = self._config_entries(name, timeout_s)
         own = _api.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return {
@@ -168,7 +168,7 @@ class Topics:
         return self._asking.wait(asked[resource], doing, timeout_s)
 
     def alter(self, name: str, *, set_: Mapping[str, str] | None = None, unset: Iterable[str] = ()) -> None:
-        """Give settings a value of the topic's own, or back to the broker's default."""
+        """Set settings of the topic, or reset them to the broker's default."""
         doing = f"alter topic {name!r}"
         changes = [
             _api.ConfigEntry(key, value, incremental_operation=_api.AlterConfigOpType.SET)
@@ -193,7 +193,7 @@ class Topics:
         )
 
     def truncate(self, name: str, partition: int | None, before: int | None) -> dict[int, int]:
-        """Remove the records before an offset (all, if it is None); where each partition starts now."""
+        """Delete the records before an offset (all, if it is None); returns the new start offset of each partition."""
         doing = f"truncate topic {name!r}"
         ids = self.partition_ids(name) if partition is None else [partition]
         offsets = dict.fromkeys(ids, confluent_kafka.OFFSET_END if before is None else before)
@@ -206,14 +206,14 @@ class Topics:
             return {key.partition: self._asking.wait(answer, doing).low_watermark for key, answer in asked.items()}
 
     def offsets(self, name: str, ids: Iterable[int], timestamp_ms: int, *, committed: bool = True) -> dict[int, int]:
-        """The offset for a time, or for EARLIEST or LATEST, in each partition; -1 where nothing is that new."""
+        """The offset for a time, or for EARLIEST or LATEST, in each partition; -1 if no record is that new."""
         found = self.offsets_of([TopicPartition(name, id_) for id_ in ids], timestamp_ms, committed=committed)
         return {key.partition: offset for key, offset in found.items()}
 
     def offsets_of(
         self, partitions: Iterable[TopicPartition], timestamp_ms: int, *, committed: bool = True
     ) -> dict[TopicPartition, int]:
-        """As `offsets`, of partitions of any topics; one that its broker cannot read is refused by its name."""
+        """As `offsets`, of partitions of any topics; a partition that cannot be read is named in the refusal."""
         unreadable: dict[TopicPartition, StorageError] = {}
         found = self._offsets_of(list(partitions), timestamp_ms, committed=committed, unreadable=unreadable)
         for problem in unreadable.values():
@@ -228,7 +228,7 @@ class Topics:
         committed: bool,
         unreadable: dict[TopicPartition, StorageError],
     ) -> dict[TopicPartition, int]:
-        """The offsets of those that can be read; the others are told apart."""
+        """The offsets of the partitions that can be read, and the errors of the others."""
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         spec = _spec_of(timestamp_ms)
         wanted = {confluent_kafka.TopicPartition(key.topic, key.partition): spec for key in partitions}
@@ -293,13 +293,13 @@ def _spec_of(timestamp_ms: int) -> Any:
 
 @contextmanager
 def _reasons(name: str, doing: str) -> Iterator[None]:
-    """Say why the broker's own topics are spared: librdkafka asks in versions that bring a code and no reason."""
+    """Explain why internal topics are refused: librdkafka uses API versions that return a code without a message."""
     try:
         yield
     except (InvalidTopic, PolicyViolation) as refusal:
         if not name.startswith("__"):
             raise
-        way = "; to do so all the same, start it with internal.topics.alter.enable=true"
+        way = "; to allow it, start the broker with internal.topics.alter.enable=true"
         raise type(refusal)(
             f"cannot {doing}: the broker keeps its groups or transactions in it"
             f"{way if isinstance(refusal, PolicyViolation) else ', and no setting allows that'}"

@@ -1,9 +1,8 @@
-"""Transactions as an administrator sees them: who has one open, since when, which of them hang, and ending them.
+"""Administration of transactions: listing and describing them, finding hanging ones, and aborting them. librdkafka has
+none of these requests, so they go over our own connections, the way Kafka's tools send them: ListTransactions to every
+broker, the rest to coordinators and leaders.
 
-librdkafka has none of these requests, so they go over connections of our own, the way Kafka's tools send them:
-ListTransactions to every broker, the rest to coordinators and leaders.
-
-A transaction hangs when a partition has it open and its coordinator does not know of that, so nobody will ever end it:
+A transaction hangs when it is open in a partition and its coordinator does not know of it, so it will never be ended:
 its producer id belongs to no transactional id, or the transaction of that id is not in this partition.
 """
 
@@ -13,30 +12,26 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from kio.static.primitive import i32Timedelta
-
 from barnabas.client.cluster import Cluster
-from barnabas.client.connection import (
+from barnabas.client.errors import check
+from barnabas.client.settings import Settings
+from barnabas.client.transaction_infos import HangingTransaction, TransactionDetails, TransactionInfo
+from barnabas.core.errors import InvalidRequest, InvalidTxnState, TransactionalIdNotFound, UnsupportedVersion
+from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from barnabas.wire.apis import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     INIT_PRODUCER_ID,
     LIST_TRANSACTIONS,
     WRITE_TXN_MARKERS,
-    make,
 )
-from barnabas.client.errors import check
-from barnabas.client.settings import Settings
-from barnabas.client.transaction_infos import HangingTransaction, TransactionDetails, TransactionInfo
-from barnabas.client.transaction_states import DescribeTransactionsResponse
-from barnabas.core.errors import InvalidRequest, InvalidTxnState, TransactionalIdNotFound, UnsupportedVersion
-from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 _OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _LEGACY: Final = 0  # the version of transactions whose markers carry the epoch of the producer
 
 
 class TransactionAdmin:
-    """The transactions of one cluster. Each call has connections of its own."""
+    """The transactions of one cluster. Each call has its own connections."""
 
     def __init__(self, settings: Settings, timeout_s: float) -> None:
         self._settings = settings
@@ -62,7 +57,7 @@ class TransactionAdmin:
             return cluster.trying(lambda: _find_hanging(cluster, topics, older_than_s))
 
     def abort(self, transactional_id: str) -> TransactionDetails:
-        """Fence the producer, which aborts; gives the state after."""
+        """Fence the producer, which aborts its transaction; returns the state afterwards."""
         with self._cluster() as cluster:
             before = cluster.trying(lambda: _describe(cluster, transactional_id))
             cluster.trying(lambda: _fence(cluster, transactional_id, before.timeout_ms))
@@ -99,20 +94,20 @@ def _list(
     longer_than_s: float | None = None,
     pattern: str | None = None,
 ) -> list[TransactionInfo]:
-    """From all brokers, as each knows only what it coordinates; a pattern is left to the caller for older ones."""
+    """List from all brokers, since each knows only what it coordinates; old brokers leave a pattern to the caller."""
     found = []
     for broker in cluster.brokers():
         connection = cluster.connect(broker)
-        if longer_than_s is not None and connection.version(LIST_TRANSACTIONS) < 1:
-            raise UnsupportedVersion(f"broker {broker.node_id} is too old to tell how long transactions last")
+        if longer_than_s is not None and connection.version(LIST_TRANSACTIONS.key) < 1:
+            raise UnsupportedVersion(f"broker {broker.node_id} is too old to filter transactions by duration")
         answer = connection.call(
-            make(
-                connection.messages(LIST_TRANSACTIONS).ListTransactionsRequest,
-                state_filters=tuple(states),
-                producer_id_filters=tuple(producer_ids),
-                duration_filter=-1 if longer_than_s is None else round(longer_than_s * 1000),
-                transactional_id_pattern=pattern,
-            )
+            LIST_TRANSACTIONS.key,
+            {
+                "state_filters": states,
+                "producer_id_filters": producer_ids,
+                "duration_filter": -1 if longer_than_s is None else round(longer_than_s * 1000),
+                "transactional_id_pattern": pattern,
+            },
         )
         check(answer.error_code, "list the transactions")
         if answer.unknown_state_filters:
@@ -128,16 +123,14 @@ def _list(
 
 def _describe(cluster: Cluster, transactional_id: str) -> TransactionDetails:
     broker = cluster.coordinator(transactional_id)
-    connection = cluster.connect(broker)
-    messages = connection.messages(DESCRIBE_TRANSACTIONS)
-    request = messages.DescribeTransactionsRequest(transactional_ids=(transactional_id,))
-    answer = connection.call(request, DescribeTransactionsResponse)
+    answer = cluster.connect(broker).call(DESCRIBE_TRANSACTIONS.key, {"transactional_ids": [transactional_id]})
     (found,) = answer.transaction_states
     if int(found.error_code) == TransactionalIdNotFound.kafka_code:
-        raise TransactionalIdNotFound(f"transactional id {transactional_id!r} is not known")
+        raise TransactionalIdNotFound(f"transactional id {transactional_id!r} does not exist")
     check(found.error_code, f"describe transactional id {transactional_id!r}")
-    start_ms = int(found.transaction_start_time_ms)
-    is_open = start_ms >= 0 and bool(found.topics)
+    began = found.transaction_start_time  # None where no transaction is open
+    start_ms = 0 if began is None else round(began.timestamp() * 1000)
+    is_open = began is not None and bool(found.topics)
     return TransactionDetails(
         transactional_id=transactional_id,
         state=str(found.transaction_state),
@@ -204,14 +197,12 @@ def _open_transactions(cluster: Cluster, topics: list[str] | None) -> list[Hangi
 
 
 def _ask_producers(cluster: Cluster, leader: Any, keys: Sequence[TopicPartition]) -> list[HangingTransaction]:
-    connection = cluster.connect(leader)
-    messages = connection.messages(DESCRIBE_PRODUCERS)
     by_topic: dict[str, list[int]] = {}
     for key in keys:
         by_topic.setdefault(key.topic, []).append(key.partition)
-    topics = tuple(messages.TopicRequest(name=name, partition_indexes=tuple(ids)) for name, ids in by_topic.items())
+    topics = [{"name": name, "partition_indexes": ids} for name, ids in by_topic.items()]
     found = []
-    for topic in connection.call(messages.DescribeProducersRequest(topics=topics)).topics:
+    for topic in cluster.connect(leader).call(DESCRIBE_PRODUCERS.key, {"topics": topics}).topics:
         for partition in topic.partitions:
             check(partition.error_code, f"read the producers of {topic.name}-{partition.partition_index}")
             found += [
@@ -239,33 +230,29 @@ def _open_at(cluster: Cluster, key: TopicPartition, start_offset: int) -> Hangin
 
 
 def _fence(cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
-    connection = cluster.connect(cluster.coordinator(transactional_id))
-    answer = connection.call(
-        make(
-            connection.messages(INIT_PRODUCER_ID).InitProducerIdRequest,
-            transactional_id=transactional_id,
-            transaction_timeout=i32Timedelta.parse(timedelta(milliseconds=timeout_ms)),
-            producer_id=NO_PRODUCER_ID,
-            producer_epoch=NO_PRODUCER_EPOCH,
-        )
+    answer = cluster.connect(cluster.coordinator(transactional_id)).call(
+        INIT_PRODUCER_ID.key,
+        {
+            "transactional_id": transactional_id,
+            "transaction_timeout": timeout_ms,
+            "producer_id": NO_PRODUCER_ID,
+            "producer_epoch": NO_PRODUCER_EPOCH,
+        },
     )
     check(answer.error_code, f"fence the producer of {transactional_id!r}")
 
 
 def _write_abort(cluster: Cluster, hanging: HangingTransaction) -> None:
     key = TopicPartition(hanging.topic, hanging.partition)
-    connection = cluster.connect(cluster.leader(key))
-    messages = connection.messages(WRITE_TXN_MARKERS)
-    marker = make(
-        messages.WritableTxnMarker,
-        producer_id=hanging.producer_id,
-        producer_epoch=hanging.producer_epoch,
-        transaction_result=False,
-        topics=(messages.WritableTxnMarkerTopic(name=key.topic, partition_indexes=(key.partition,)),),
-        coordinator_epoch=max(hanging.coordinator_epoch, 0),  # none yet: no marker of this producer was ever written
-        transaction_version=_LEGACY,
-    )
-    answer = connection.call(messages.WriteTxnMarkersRequest(markers=(marker,)))
+    marker = {
+        "producer_id": hanging.producer_id,
+        "producer_epoch": hanging.producer_epoch,
+        "transaction_result": False,
+        "topics": [{"name": key.topic, "partition_indexes": [key.partition]}],
+        "coordinator_epoch": max(hanging.coordinator_epoch, 0),  # none yet: no marker of it was ever written
+        "transaction_version": _LEGACY,
+    }
+    answer = cluster.connect(cluster.leader(key)).call(WRITE_TXN_MARKERS.key, {"markers": [marker]})
     for result in answer.markers:
         for topic in result.topics:
             for partition in topic.partitions:

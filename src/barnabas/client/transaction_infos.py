@@ -1,4 +1,4 @@
-"""What a caller learns about a transaction. Apart from `transaction_admin`, which most programs never load."""
+"""The description of a transaction. Separate from `transaction_admin`, which most programs never load."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +10,7 @@ HANGING_S: Final = 900.0  # transaction.max.timeout.ms as clusters have it: no h
 
 @dataclass(frozen=True, slots=True)
 class TransactionInfo:
-    """A transactional id in a listing; `coordinator` is the node that has it."""
+    """A transactional id in a listing; `coordinator` is the node that coordinates it."""
 
     transactional_id: str
     state: str
@@ -20,7 +20,7 @@ class TransactionInfo:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDetails:
-    """A transactional id. `start_ms` and `age_seconds` are None where no transaction is open."""
+    """A transactional id. `start_ms` and `age_seconds` are None if no transaction is open."""
 
     transactional_id: str
     state: str
@@ -36,7 +36,7 @@ class TransactionDetails:
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
     """A transaction that is open in a partition since `start_offset`, for which its producer's last record was written
-    `age_seconds` ago. `transactional_id` is None where no coordinator knows the producer.
+    `age_seconds` ago. `transactional_id` is None if no coordinator knows the producer.
     """
 
     topic: str

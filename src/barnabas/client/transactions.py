@@ -1,8 +1,8 @@
 """Transactions: records to any topics, and offsets of groups, that become visible together or not at all.
 
-Owns one librdkafka producer per transactional id, which is initialised once (that ends whatever a producer of this id
-before had left open) and anew after an error that is fatal to it; and what a failure means. Whatever goes wrong before
-the commit: aborted. An answer to the commit that does not come: in doubt, and the readers ask their group what holds.
+Owns one librdkafka producer per transactional id, which is initialised once (that aborts the open transaction of an
+earlier producer of this id) and again after a fatal error; and what a failure means. A failure before the commit:
+aborted. No answer to the commit: in doubt, and the readers read the committed offsets of their group.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class OffsetSource(Protocol):
 
 
 class Transaction:
-    """What a `with bus.transaction(...)` block has: sends and offsets, good until the end of the block."""
+    """The object of a `with bus.transaction(...)` block: sends and offset commits, valid until the end of the block."""
 
     def __init__(self, producer: "_TransactionalProducer", pick_partition: Callable[[str], int]) -> None:
         self._producer = producer
@@ -64,20 +64,20 @@ class Transaction:
         headers: HeadersLike | None = None,
         timestamp_ms: int | None = None,
     ) -> Sent:
-        """Queue one record, as `Bus.send` does. What is not delivered makes the block raise."""
+        """Queue one record, as `Bus.send` does. If a record is not delivered, the block raises."""
         self._check_open()
         where = self._pick_partition(topic) if partition is None else partition
         return self._producer.send(topic, value, key=key, partition=where, headers=headers, timestamp_ms=timestamp_ms)
 
     def commit_offsets(self, reader: Any) -> None:
-        """Commit, with this transaction, what `reader` will have handed out by the end of the block.
+        """Commit, with this transaction, the offsets of what `reader` has returned by the end of the block.
 
-        `reader` is what `Bus.consume(..., group=..., mode="transactional")` returns. Should the block raise, what it
-        had handed out is handed out again: so say this first, before anything can go wrong.
+        `reader` is what `Bus.consume(..., group=..., mode="transactional")` returns. If the block raises, the reader
+        returns the same records again: so call this first, before anything can fail.
         """
         self._check_open()
         if not all(hasattr(reader, name) for name in ("uncommitted", "note_committed", "rewind")):
-            raise InvalidRequest('offsets are committed for what consume(..., group=..., mode="transactional") gives')
+            raise InvalidRequest('commit_offsets needs a reader from consume(..., group=..., mode="transactional")')
         if reader not in self.sources:
             self.sources.append(reader)
 
@@ -90,7 +90,7 @@ class Transaction:
 
 
 class _TransactionalProducer:
-    """A producer that was initialised, and perhaps a transaction of it."""
+    """An initialised producer, and perhaps its open transaction."""
 
     def __init__(self, handle: Producer, transactional_id: str, timeout_s: float) -> None:
         self._handle = handle
@@ -129,7 +129,7 @@ class _TransactionalProducer:
             self._retrying("commit offsets", timeout_s, self._handle.send_offsets_to_transaction, offsets, member)
 
     def commit(self, timeout_s: float) -> None:
-        """Raises TransactionAborted where that is certain, TransactionInDoubt or what is fatal else."""
+        """Raises TransactionAborted if that is certain, else TransactionInDoubt or the fatal error."""
         try:
             self._retrying("commit", timeout_s, self._handle.commit_transaction, keep=True)
         except KafkaException as failure:
@@ -141,13 +141,14 @@ class _TransactionalProducer:
             if error.code() in _FENCED:
                 raise refusal from None
             raise TransactionInDoubt(
-                f"transaction of {self._id!r}: no answer to the commit, so it may have been made or not: {refusal}"
+                f"transaction of {self._id!r}: no answer to the commit, so the outcome is unknown: {refusal}"
             ) from refusal
 
     def abort(self) -> None:
-        """End what is open. Where that fails the producer is given up, and the next one of this id does it.
+        """Abort the open transaction.
 
-        So it is where a record was refused: librdkafka has numbered it, and the broker would miss that number.
+        If that fails the producer is discarded, and the next one of this id aborts it. The same if a record was
+        refused: librdkafka has given it a sequence number, which the broker would miss.
         """
         if self._delivering.first_failure is not None:
             self.is_usable = False
@@ -166,7 +167,7 @@ class _TransactionalProducer:
     def _retrying(
         self, doing: str, timeout_s: float, call: Callable[..., None], *arguments: Any, keep: bool = False
     ) -> None:
-        """Call until it is answered; a failure that may pass is tried again, as librdkafka asks for."""
+        """Call until it succeeds; a retriable failure is retried, as librdkafka requires."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -197,7 +198,7 @@ class _TransactionalProducer:
         return TransactionFenced(f"another producer took over the transactional id {self._id!r}")
 
 
-class Transactions:
+class TransactionalProducers:
     """The transactional producers of one bus, by their ids."""
 
     def __init__(self, settings: Settings, pick_partition: Callable[[str], int], timeout_s: float) -> None:
@@ -211,7 +212,7 @@ class Transactions:
 
     @contextlib.contextmanager
     def open(self, transactional_id: str, timeout_s: float = TIMEOUT_S) -> Iterator[Transaction]:
-        """A transaction for a block: committed at its end, aborted if it raises."""
+        """A transaction for a block: committed at its end, aborted if the block raises."""
         with self._holding(transactional_id):
             producer = self._usable(transactional_id, timeout_s)
             producer.begin()
@@ -226,12 +227,12 @@ class Transactions:
             self._commit(transaction, producer)
 
     def initialise(self, transactional_id: str, timeout_s: float) -> None:
-        """Take up an id: what a producer of this id before had left open is aborted."""
+        """Take over an id: the open transaction of an earlier producer of this id is aborted."""
         with self._holding(transactional_id):
             self._usable(transactional_id, timeout_s)
 
     def discard(self, transactional_id: str) -> None:
-        """Let go of the producer of an id that will not be used any more."""
+        """Discard the producer of an id that is no longer used."""
         with self._lock:
             producer = self._producers.pop(transactional_id, None)
         if producer is not None:

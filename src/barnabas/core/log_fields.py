@@ -5,7 +5,7 @@ values are *flexible*: a length is a varint, one more than it counts, so that 0 
 tagged fields, each a number, a size and bytes. A reader leaves out tags that it does not know, so fields of our own
 have tags that Kafka does not use (from `OWN_TAGS` on).
 
-Bytes that are no such fields are `BadFields`, which whoever knows what they should have been turns into a refusal.
+Invalid bytes are `BadFields`, which the caller turns into a refusal.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +40,7 @@ class BadFields(ValueError):
 
 
 def utf8(text: str) -> bytes:
-    """A string's bytes; refused when they are more than any string of Kafka's messages has."""
+    """A string's bytes; refused if longer than a string in Kafka's messages can be."""
     data = text.encode()
     if len(data) > MAX_STRING_BYTES:
         raise RecordTooLarge(f"a string of {len(data)} bytes is over the {MAX_STRING_BYTES} that a record can hold")
@@ -102,7 +102,7 @@ def _int32s(count: int) -> Struct:
 
 
 def tagged_fields(fields: Iterable[Tagged] = ()) -> bytes:
-    """What ends a structure. The tags must grow."""
+    """The tagged fields that end a structure. The tags must be ascending."""
     present = list(fields)
     return uvarint(len(present)) + b"".join(uvarint(tag) + uvarint(len(data)) + data for tag, data in present)
 
@@ -213,7 +213,7 @@ class FieldReader:
         return fields
 
     def check_end(self) -> None:
-        """Refuse what is left."""
+        """Refuse trailing bytes."""
         if self._at != len(self._data):
             raise BadFields(f"{len(self._data) - self._at} bytes are left")
 

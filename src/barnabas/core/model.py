@@ -1,4 +1,4 @@
-"""The small values every layer speaks of: partitions, offsets, epochs.
+"""Small values that every layer uses: partitions, offsets, epochs.
 
 Offsets, epochs and timestamps stay plain ``int``; what they mean is in the name of the variable:
 ``end_offset`` is exclusive, ``last_offset`` inclusive, ``_ms`` counts milliseconds since 1970.

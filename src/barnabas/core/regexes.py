@@ -1,7 +1,7 @@
 """Regular expressions that clients send: RE2's syntax, in time linear in what is matched.
 
-Owns the only use of `re2`. A text matches when all of it does. An expression that RE2 does not take (lookaround, back
-references, too large) is refused, so none can hold up the broker.
+Owns the only use of `re2`. A text matches when all of it does. An expression that RE2 does not support (lookaround,
+back references, too large) is refused, so none can block the broker.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,10 @@ _CACHED: Final = 256
 
 @lru_cache(maxsize=_CACHED)
 def matcher_of(regex: str, *, what: str) -> Callable[[str], bool]:
-    """Whether an expression matches a text whole; refused when it is none of RE2. `what` it is, in its message."""
+    """A function that tells whether an expression matches a whole text; an invalid one is refused.
+
+    `what` names it in the message.
+    """
     if len(regex) > MAX_REGEX_CHARS:
         raise InvalidRegularExpression(f"{what} of {len(regex)} characters is over the limit of {MAX_REGEX_CHARS}.")
     options = re2.Options()

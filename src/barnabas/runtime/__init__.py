@@ -1,1 +1,1 @@
-"""Doing: time, tasks, sockets, files and threads. The one layer that touches the machine it runs on."""
+"""Time, tasks, sockets, files and threads. The one layer that touches the machine it runs on."""

@@ -1,16 +1,17 @@
-"""Answers on their way out: what is in memory leaves at once, what is still on disk is read as its client reads.
+"""Sending answers: what is in memory is sent at once, what is still on disk is read as the client reads.
 
 An answer is pieces: bytes, and bytes that were located but not read (`Unread`). Those are read a piece at a time, the
-next when the socket has taken the one before, so that a client that does not read holds a bounded part of its answer
-in memory. All that clients have not read counts against one budget. When it is used up pieces become small, and nobody
-stops; a client that takes nothing at all is closed after a while.
+next when the socket has taken the one before, so that a client that does not read holds a bounded part of its answer in
+memory. All that clients have not read counts against one budget. When it is used up, pieces become small, but no client
+is stopped; one that reads nothing at all is closed after a while.
 
-The length of an answer is sent first: when a later piece cannot be read its connection is closed.
+The length of an answer is sent first: if a later piece cannot be read, the connection is closed.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from barnabas.core.errors import BarnabasError
@@ -28,11 +29,11 @@ class Unread(Protocol):
     def __len__(self) -> int: ...
 
     def take_nowait(self, max_bytes: int) -> Buffer | None:
-        """The next of them, if they are in memory. Refuses when they are not there any more."""
+        """The next bytes, if they are in memory. Refused if they no longer exist."""
         ...
 
     async def take(self, max_bytes: int) -> Buffer:
-        """The next of them, from the disk."""
+        """The next bytes, from the disk."""
         ...
 
 
@@ -41,7 +42,7 @@ Answer = list[Piece]
 
 
 class UnreadBudget:
-    """How much memory answers hold that clients have not read, over all connections."""
+    """The memory held by answers that clients have not read, over all connections."""
 
     def __init__(self, max_bytes: int) -> None:
         self.free = max_bytes
@@ -52,7 +53,7 @@ class UnreadBudget:
 
 
 class Outgoing:
-    """What one connection has to send, behind what its transport has not sent yet."""
+    """What one connection has to send after what is in its transport."""
 
     __slots__ = (
         "_budget",
@@ -67,6 +68,7 @@ class Outgoing:
         "_seen",
         "_start",
         "_transport",
+        "_write",
         "is_held",
         "queue",
     )
@@ -82,6 +84,9 @@ class Outgoing:
     ) -> None:
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
         self._transport = transport
+        # asyncio's own transport does not say, from Python 3.12 on, that it has enough after `writelines`.
+        is_silent = type(transport).__module__.startswith("asyncio.")
+        self._write = partial(_write_joined, transport) if is_silent else transport.writelines
         self._budget = budget
         self._loop = asyncio.get_running_loop()
         self._start = start  # runs a coroutine as a task of the connection
@@ -101,16 +106,16 @@ class Outgoing:
         return SMALL_PIECE if self.is_held or self._budget.is_used_up else self._piece
 
     def send(self, pieces: Sequence[Buffer]) -> None:
-        """Send bytes, after all that is to be sent already."""
+        """Send bytes, after everything queued before."""
         if self.queue:
             self.queue.extend(pieces)
             return
         if self.is_held:
             self._count(sum(map(len, pieces)))
-        self._transport.writelines(pieces)
+        self._write(pieces)
 
     def send_answer(self, answer: Answer) -> None:
-        """Send an answer that may have parts which are not read."""
+        """Send an answer that may have parts still on disk."""
         if not self.queue and not any(map(_is_unread, answer)):
             self.send(cast("list[Buffer]", answer))
             return
@@ -119,7 +124,7 @@ class Outgoing:
             self._pump()
 
     def _pump(self) -> None:
-        """Hand pieces to the transport until it has enough, or others should have their turn."""
+        """Pass pieces to the transport until it has enough, or it is the turn of others."""
         queue, allowed = self.queue, LARGE_PIECE
         while queue and not self.is_held:
             if allowed <= 0:
@@ -133,7 +138,7 @@ class Outgoing:
                 return
             if pieces:
                 allowed -= sum(map(len, pieces))
-                self._transport.writelines(pieces)
+                self._write(pieces)
             if self._is_reading:
                 return
         if not queue:
@@ -142,7 +147,7 @@ class Outgoing:
                 self._on_drained()
 
     def _next_pieces(self, allowed: int) -> list[Buffer]:
-        """What comes next, as far as it is in memory: bytes, and one piece of what is to be read."""
+        """The next pieces, as far as they are in memory: bytes, and one piece of what is to be read."""
         queue = self.queue
         pieces: list[Buffer] = []
         while queue:
@@ -187,7 +192,7 @@ class Outgoing:
     # What the transport says
 
     def pause(self) -> None:
-        """The transport has more than it can send: count it."""
+        """The transport has more than it can send now: count it."""
         self.is_held = True
         self._seen = self._transport.get_write_buffer_size()
         self._moved_at = self._loop.time()
@@ -209,18 +214,18 @@ class Outgoing:
         self._counted = 0
 
     def clear(self) -> None:
-        """Nobody is there to read any more."""
+        """The client is gone: drop everything."""
         self.queue.clear()
         if self._counted:
             self._give_back()
 
     def end(self) -> None:
-        """The connection is gone, and is not known here any more: else each would leave a cycle to be looked for."""
+        """The connection is gone: drop the reference to it, or each would leave a cycle for the garbage collector."""
         self.clear()
         self._start = self._on_drained = self._on_failed = _nothing
 
     def stalled_s(self, now: float) -> float:
-        """How long the client has taken nothing of what is ready for it."""
+        """How long the client has read nothing of what is ready for it."""
         if not self.is_held:
             return 0.0
         left = self._transport.get_write_buffer_size()
@@ -235,3 +240,7 @@ def _nothing(*_: object) -> None:
 
 def _is_unread(piece: Piece) -> bool:
     return not isinstance(piece, bytes | bytearray | memoryview)
+
+
+def _write_joined(transport: asyncio.Transport, pieces: Sequence[Buffer]) -> None:
+    transport.write(b"".join(pieces))

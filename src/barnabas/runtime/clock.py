@@ -1,4 +1,4 @@
-"""What time it is for people and for records: wall time, behind a port. For waiting, ask the event loop."""
+"""Wall time, for people and for records, behind a port. For waiting, use the time of the event loop."""
 
 import time
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Compaction of the logs of a node: picks the log that needs it most, and sees it through.
+"""Compaction of the logs of a node: picks the log that needs it most, and compacts it.
 
 One log at a time, so of the threads of the node one at most is busy with it. The reading and writing is done there;
 planning, and putting the cleaned segments in place, on the loop. The latter syncs a few small files and the
@@ -13,8 +13,8 @@ from contextlib import suppress
 from barnabas.core.errors import BarnabasError, CorruptLog, StorageError
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.log_lines import get_logger
+from barnabas.runtime.logs import Logs
 from barnabas.runtime.offload import Offload
-from barnabas.runtime.partition import Logs
 from barnabas.storage.compaction import (
     CompactionPlan,
     LogChanged,
@@ -30,7 +30,7 @@ log = get_logger("barnabas.compaction", is_limited=False)
 
 
 class Stopped(Exception):
-    """The node stops: what is being compacted is given up."""
+    """The node stops: the compaction in progress is abandoned."""
 
 
 class Compacting:
@@ -46,11 +46,11 @@ class Compacting:
 
     @property
     def uncleanable(self) -> int:
-        """How many logs are left alone."""
+        """How many logs are not compacted."""
         return len(self._left_alone)
 
     def stop(self) -> None:
-        """Give up what is being compacted, at the next batch."""
+        """Abandon the compaction in progress, at the next batch."""
         self._is_stopped = True
 
     async def compact_one(self) -> bool:
@@ -111,7 +111,7 @@ class Compacting:
         freed_bytes = result.freed_bytes
         if not apply(each, result):
             return False
-        log.info("%s is compacted up to offset %d: %d bytes less", each.partition, result.cleaned_to, freed_bytes)
+        log.info("compacted %s up to offset %d: freed %d bytes", each.partition, result.cleaned_to, freed_bytes)
         return True
 
     def _pace(self, _size: int) -> None:
@@ -120,4 +120,4 @@ class Compacting:
 
     def _leave_alone(self, each: Log, error: BarnabasError) -> None:
         self._left_alone[each] = None
-        log.error("%s is not compacted any more: %s", each.partition, error)
+        log.error("%s is no longer compacted: %s", each.partition, error)

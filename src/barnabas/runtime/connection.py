@@ -8,7 +8,7 @@ Order: answers leave in the order of their requests. Requests that `may_overlap`
 for each other's answers; everything else is handled only when every earlier request of its connection is answered, so
 that what a client pipelines takes effect in the order it was sent.
 
-Turns: after `FRAMES_PER_TURN` frames the other connections are served before this one goes on, after fewer if others
+Turns: after `FRAMES_PER_TURN` frames the other connections are served before this one continues, after fewer if others
 were served just now.
 
 Must not know: what is in a frame.
@@ -45,7 +45,7 @@ Work = Coroutine[Any, Any, Answer]
 
 
 class Slot:
-    """The place of one answer in the order of its connection; whoever has it puts the answer in, once."""
+    """The place of one answer in the order of its connection; the answer is put in once."""
 
     __slots__ = ("_connection", "answer", "is_blocking", "on_close", "on_hurry", "size")
 
@@ -73,29 +73,39 @@ class Slot:
 
 
 class Handler(Protocol):
-    """Takes frames: the edge."""
+    """Takes the frames of one connection."""
 
     def may_overlap(self, frame: memoryview) -> bool:
-        """Whether this request may begin before the ones that overlap, too, are answered."""
+        """Whether this request may begin before earlier overlapping requests are answered."""
         ...
 
-    def handle(self, frame: memoryview, connection: "Connection") -> "Answer | Callable[[Slot], None] | Work":
-        """An answer, or work that leads to one: a coroutine, or a function that takes the slot and sees to it."""
+    def handle(self, frame: memoryview) -> "Answer | Callable[[Slot], None] | Work":
+        """An answer, or work that leads to one: a coroutine, or a function that puts it into the slot."""
+        ...
+
+
+class Edge(Protocol):
+    """Serves connections: interprets their frames and answers them."""
+
+    def accept(self, connection: "Connection") -> Handler:
+        """The handler for the frames of a new connection."""
         ...
 
 
 class Connection(asyncio.BufferedProtocol):
     """One client."""
 
-    def __init__(self, connections: "Connections") -> None:
+    def __init__(self, connections: "Connections", listener: str) -> None:
         self._all = connections
+        self.listener = listener  # the name of the one that the client came through
+        self._handler: Handler = cast("Handler", None)
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._out: Outgoing = cast("Outgoing", None)
         self._own: bytearray | None = None  # bytes of frames that are not handled yet
         self._begin = self._filled = 0  # where they begin and end in it
         self._must_grow = False  # `_own` is full, and there was no budget for a larger one
         self._max_frame_bytes = connections.limits.max_frame_bytes
-        self._ready: list[Buffer] = []  # answers of the frames being taken, which leave together
+        self._ready: Answer = []  # answers of the frames being taken, which leave together
         self._slots: deque[Slot] = deque()
         self._blocking = 0  # how many of those must be answered before anything else begins
         self._in_flight = 0  # bytes of the requests that wait for their answer
@@ -130,6 +140,7 @@ class Connection(asyncio.BufferedProtocol):
             on_drained=self._note_drained,
             on_failed=self._note_unreadable,
         )
+        self._handler = self._all.edge.accept(self)
         self.last_frame_at = self._all.loop.time()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -153,6 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         return memoryview(self._own)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._all.received_bytes += nbytes
         self._begin_turn()
         if self._own is None:
             shared = self._all.shared
@@ -176,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
     # Room for frames
 
     def _keep(self, begun: memoryview) -> None:
-        """Keep what cannot be handled yet in a buffer of this connection, with room for more of it if it is read on."""
+        """Keep what cannot be handled yet in a buffer of this connection, with room for the rest if reading goes on."""
         filled = len(begun)
         if self._is_paused:  # it waits for its turn, or for an answer: what is here counts, and more is not wanted
             self._set_own(begun, filled)
@@ -196,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         self._own, self._begin, self._filled = own, 0, len(begun)
 
     def _wanted(self, begun: memoryview) -> int:
-        """How large the buffer for what is begun should be."""
+        """The size that the buffer for a partly received frame should have."""
         filled = len(begun)
         size = 0 if filled < LENGTH_SIZE else LENGTH_SIZE + int(_LENGTH.unpack_from(begun)[0])
         self.frame_bytes = size
@@ -204,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
         return max(SMALLEST_BUFFER, min(size, growth * filled), filled + 1)
 
     def _reserve(self, wanted: int) -> bool:
-        """Have this many bytes of the budget of all; False when this connection has to wait for them."""
+        """Take this many bytes of the shared budget; False if this connection has to wait for them."""
         more = wanted - self.reserved
         return more <= 0 or self._all.receiving.take(self, more)
 
@@ -215,12 +227,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def received(self) -> int:
-        """Bytes that are here of frames that are not handled yet."""
+        """Received bytes of frames that are not handled yet."""
         return self._filled - self._begin
 
     @property
     def is_held_up(self) -> bool:
-        """Whether it is we who do not read on."""
+        """Whether reading is paused by us."""
         return self._is_paused
 
     # Frames
@@ -251,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
         while end - position >= LENGTH_SIZE:
             (size,) = _LENGTH.unpack_from(buffer, position)
             if not 0 < size <= self._max_frame_bytes:
-                self.refuse(f"a frame of {size} bytes; at most {self._max_frame_bytes} are taken", kind="frame size")
+                self.refuse(f"a frame of {size} bytes; the maximum is {self._max_frame_bytes}", kind="frame size")
                 return end
             stop = position + LENGTH_SIZE + size
             if stop > end:
@@ -274,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_frame(self, frame: memoryview) -> bool:
         """Handle one frame; False when it must wait."""
-        handler = self._all.handler
+        handler = self._handler
         out = self._out
         if (
             out.is_held
@@ -291,13 +303,14 @@ class Connection(asyncio.BufferedProtocol):
         ):
             return False
         try:
-            result = handler.handle(frame, self)
+            result = handler.handle(frame)
         except BarnabasError as error:
             self.refuse(str(error), kind=type(error).__name__)
             return True
         except Exception:
             # A bug, and seen: but whoever called may be the flusher, and must not fall with this client.
-            log.exception("a request of %s failed; its connection is closed", self.peer)
+            self._all.closed += 1
+            log.exception("a request from %s failed; closing its connection", self.peer)
             self._end()
             return True
         if isinstance(result, list):
@@ -309,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._write_ready()
                 self._out.send_answer(result)
             else:
-                self._ready += cast("list[Buffer]", result)
+                self._ready += result
             return True
         is_blocking = isinstance(result, Coroutine) or not handler.may_overlap(frame)
         slot = Slot(self, is_blocking=is_blocking, size=len(frame))
@@ -323,7 +336,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _yield_turn(self) -> None:
-        """Go on when the other connections have had their turn."""
+        """Continue when the other connections have had their turn."""
         self._pause()
         if not self._is_yielding:
             self._is_yielding = True
@@ -335,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
         self.go_on()
 
     def _begin_turn(self) -> None:
-        """Take as many frames as are fair: what a request of another takes is turns of the loop, too."""
+        """Set how many frames are fair in this turn: fewer if others were served just now."""
         connections = self._all
         if connections.served_last is not self:
             connections.served_last, connections.shared_at = self, connections.loop.time()
@@ -365,7 +378,8 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse(str(error), kind=type(error).__name__)
             return
         except Exception:
-            log.exception("a request of %s failed; its connection is closed", self.peer)
+            self._all.closed += 1
+            log.exception("a request from %s failed; closing its connection", self.peer)
             self._end()
             return
         slot.put(answer)
@@ -374,12 +388,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def max_read_bytes(self) -> int:
-        """How many bytes of an answer may be read before the client reads."""
+        """How many bytes of an answer may be read from disk before the client reads."""
         return self._out.max_read_bytes
 
     @contextmanager
     def reading(self) -> Iterator[int]:
-        """While an answer is read elsewhere: how many bytes of it may be, which count meanwhile."""
+        """While an answer is read on a thread: how many bytes may be read; they count against the budget."""
         size = self._out.max_read_bytes
         self._all.unread.free -= size
         try:
@@ -401,7 +415,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._write_ready()
                 self._out.send_answer(answer)
             else:
-                self._ready += cast("list[Buffer]", answer)
+                self._ready += answer
         self._write_ready()
         if self._is_closing:
             if not slots:
@@ -414,10 +428,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._ready:
             ready, self._ready = self._ready, []
             if not self._is_closed:
-                self._out.send(ready)
+                self._out.send(cast("list[Buffer]", ready))
 
     def _note_drained(self) -> None:
-        """All that was to be sent is with the transport."""
+        """Everything to be sent is in the transport."""
         if self._out.queue:
             return
         if self._is_closed:
@@ -426,9 +440,9 @@ class Connection(asyncio.BufferedProtocol):
             self.go_on()
 
     def _note_unreadable(self, error: BarnabasError) -> None:
-        """The rest of an answer cannot be read, and its length was promised."""
+        """The rest of an answer cannot be read, and its length was sent already: close the connection."""
         if not self._is_closed or self._out.queue:
-            log.warning("closing %s:%s in the middle of an answer: %s", *self.peer, error)
+            log.warning("closing %s:%s in the middle of a response: %s", *self.peer, error)
             self.abort()
 
     @property
@@ -437,11 +451,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def has_unread(self) -> bool:
-        """Whether its client has yet to read most of what is ready for it."""
+        """Whether the client has not read most of what is ready for it."""
         return self._out is not None and self._out.is_held
 
     def stalled_s(self, now: float) -> float:
-        """How long the client has taken nothing of what is ready for it."""
+        """How long the client has read nothing of what is ready for it."""
         return self._out.stalled_s(now)
 
     # Waiting and closing
@@ -452,7 +466,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def go_on(self) -> None:
-        """What made this connection wait may be over: handle what is there, then read on."""
+        """What made this connection wait may be over: handle what was received, then read on."""
         if not self._is_paused or self._is_closed or self._is_closing or self._is_yielding:
             return
         self._is_paused = False
@@ -467,13 +481,14 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def refuse(self, reason: str, *, kind: str) -> None:
-        """Nothing that comes after this makes sense: say why in the log, send what is ready, and close."""
+        """The rest cannot be interpreted: log why, send what is ready, and close."""
+        self._all.closed += 1
         log.warning("closing %s:%s: %s", *self.peer, reason, extra={"kind": kind})
         self._write_ready()
         self._end()
 
     def close(self) -> None:
-        """Close when what waits has been answered."""
+        """Close when the pending requests have been answered."""
         if not self._slots or self._is_closed:
             self._end()
             return
@@ -493,7 +508,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _end(self) -> None:
-        """Close when what was answered is sent."""
+        """Close when the answers have been sent."""
         if self._is_closed:
             return
         self._pause()

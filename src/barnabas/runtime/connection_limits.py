@@ -1,14 +1,16 @@
-"""What connections may hold, how long, and how many there may be."""
+"""How much memory connections may hold, for how long, and how many there may be."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 MIB = 1024 * 1024
+LEFT_TO_THE_SYSTEM: Final = -1  # it knows how fast each client reads and sends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What one connection, and all of them, may hold."""
+    """The limits of one connection, and of all together."""
 
     max_frame_bytes: int = 100 * MIB
     max_queued_bytes: int = 512 * MIB  # of frames that are being received
@@ -21,29 +23,31 @@ class ConnectionLimits:
     max_connections_per_ip: int = 2**31 - 1
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     max_idle_s: float = 600.0
+    send_buffer_bytes: int = LEFT_TO_THE_SYSTEM  # of each socket
+    receive_buffer_bytes: int = LEFT_TO_THE_SYSTEM
 
 
 class Crowd:
-    """How many connections there are, and from where."""
+    """The number of connections, and of those from each address."""
 
     def __init__(self) -> None:
         self._count = 0
         self._by_ip: dict[str, int] = {}
 
     def enter(self, ip: str, limits: ConnectionLimits) -> str | None:
-        """Count one more; or say which limit is in the way."""
+        """Count one more; or return the limit that was reached."""
         if self._count >= limits.max_connections:
-            return f"there are {self._count} connections already, as many as max.connections allows"
+            return f"there are already {self._count} connections, the maximum (max.connections)"
         here = self._by_ip.get(ip, 0)
         most = limits.max_connections_per_ip_overrides.get(ip, limits.max_connections_per_ip)
         if here >= most:
-            return f"there are {here} connections from its address already, as many as max.connections.per.ip allows"
+            return f"there are already {here} connections from its address, the maximum (max.connections.per.ip)"
         self._count += 1
         self._by_ip[ip] = here + 1
         return None
 
     def leave(self, ip: str) -> None:
-        """One that was counted is gone."""
+        """Count one less."""
         self._count -= 1
         left = self._by_ip[ip] - 1
         if left:

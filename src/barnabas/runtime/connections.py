@@ -1,21 +1,23 @@
-"""Connections: all clients of a listener, and what they hold together.
+"""Connections: the clients of all listeners, and what they hold together.
 
-Owns the listening socket, and what connections share: room for frames that are being received (`receiving`), memory
+Owns the listening sockets, and what connections share: room for frames that are being received (`receiving`), memory
 for answers that are not read (`answers`), and how many there may be (`connection_limits`). What is over a limit waits,
-and who makes others wait without getting on is closed. One connection is in `connection`.
+and a connection that makes others wait without progress is closed. One connection is in `connection`.
 """
 
 import asyncio
 from contextlib import suppress
+from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET, socket
 from typing import Final
 
 from barnabas.runtime.answers import Answer, UnreadBudget
-from barnabas.runtime.connection import Connection, Handler, Slot, Work
-from barnabas.runtime.connection_limits import ConnectionLimits, Crowd
+from barnabas.runtime.connection import Connection, Edge, Handler, Slot, Work
+from barnabas.runtime.connection_limits import LEFT_TO_THE_SYSTEM, ConnectionLimits, Crowd
 from barnabas.runtime.log_lines import get_logger, report
+from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.receiving import ReceiveBudget
 
-__all__ = ["Answer", "Connection", "ConnectionLimits", "Connections", "Handler", "Slot", "Work"]
+__all__ = ["Answer", "Connection", "ConnectionLimits", "Connections", "Edge", "Handler", "Slot", "Work"]
 
 log = get_logger("barnabas.connections")
 
@@ -25,10 +27,10 @@ HURRY: Final = 10  # a client that does not read is given this part of the time 
 
 
 class Connections:
-    """All connections of a listener: `bind` takes its address, `serve` lets clients in, `close` ends everything."""
+    """All connections: `bind` binds a listener, `serve` accepts clients, `close` closes everything."""
 
-    def __init__(self, handler: Handler, limits: ConnectionLimits, tasks: asyncio.TaskGroup) -> None:
-        self.handler = handler
+    def __init__(self, edge: Edge, limits: ConnectionLimits, tasks: asyncio.TaskGroup) -> None:
+        self.edge = edge
         self.limits = limits
         self.tasks = tasks
         self.loop = asyncio.get_running_loop()
@@ -36,35 +38,69 @@ class Connections:
         self.receiving = ReceiveBudget(limits)
         self.unread = UnreadBudget(limits.max_unread_bytes)
         self.shared = bytearray(SHARED_BUFFER)
-        self.refused = 0
+        self.accepted = 0
+        self.refused = 0  # when they came
+        self.closed = 0  # for what they sent
+        self.received_bytes = 0
         self.served_last: Connection | None = None
         self.shared_at = 0.0  # when that was another one than before
         self._crowd = Crowd()
         self._lost = asyncio.Event()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
 
-    async def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Take the address, and say which it is; nobody is let in yet."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self), host or None, port, backlog=1024, start_serving=False
+    def report(self, metrics: Metrics) -> None:
+        """Name what is counted here."""
+        metrics.gauge("connections_open", "Open connections.", lambda: len(self.open))
+        metrics.counter("connections_accepted_total", "Connections that were accepted.", lambda: self.accepted)
+        metrics.counter(
+            "connections_refused_total",
+            "Connections that were refused by a limit.",
+            lambda: self.refused,
         )
-        address = self._server.sockets[0].getsockname()
+        metrics.counter(
+            "connections_closed_for_requests_total",
+            "Connections that were closed because a request on them could not be read, or failed.",
+            lambda: self.closed,
+        )
+        metrics.counter("received_bytes_total", "Bytes received from clients.", lambda: self.received_bytes)
+        metrics.gauge(
+            "unread_response_bytes_free",
+            "Memory left for responses that clients have not read.",
+            lambda: self.unread.free,
+        )
+
+    async def bind(self, host: str, port: int, *, listener: str) -> tuple[str, int]:
+        """Bind the address of a listener and return it; no client is accepted yet."""
+        server = await self.loop.create_server(
+            lambda: Connection(self, listener), host or None, port, backlog=1024, start_serving=False
+        )
+        self._servers.append(server)
+        for listening in server.sockets:
+            self._set_buffers(listening)
+        address = server.sockets[0].getsockname()
         return address[0], address[1]
 
+    def _set_buffers(self, listening: socket) -> None:
+        """Set the buffers of all sockets accepted here: beforehand, so that the sizes are announced to clients."""
+        sizes = {SO_SNDBUF: self.limits.send_buffer_bytes, SO_RCVBUF: self.limits.receive_buffer_bytes}
+        for option, size in sizes.items():
+            if size != LEFT_TO_THE_SYSTEM:
+                listening.setsockopt(SOL_SOCKET, option, size)
+
     async def serve(self) -> None:
-        """Let clients in."""
-        assert self._server is not None
-        await self._server.start_serving()
+        """Accept clients."""
+        assert self._servers
+        for server in self._servers:
+            await server.start_serving()
         self._sweep()
 
     async def close(self, *, grace_s: float) -> None:
-        """Let nobody in any more, answer what waits, and after the grace close what is left."""
+        """Stop accepting, answer the pending requests, and close the remaining connections after the grace period."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for connection in list(self.open):
             connection.close()
         with suppress(TimeoutError):
@@ -73,8 +109,8 @@ class Connections:
         for connection in list(self.open):
             connection.abort()
         self.receiving.close()
-        if self._server is not None:
-            await self._server.wait_closed()
+        for server in self._servers:
+            await server.wait_closed()
 
     async def _wait_empty(self) -> None:
         while self.open:
@@ -82,17 +118,18 @@ class Connections:
             await self._lost.wait()
 
     def let_in(self, connection: Connection) -> bool:
-        """Count a new connection; False when there are too many."""
+        """Count a new connection; False if there are too many."""
         reason = self._crowd.enter(connection.ip, self.limits)
         if reason is not None:
             self.refused += 1
             log.warning("closing %s:%s: %s", *connection.peer, reason, extra={"kind": "too many connections"})
             return False
         self.open[connection] = None
+        self.accepted += 1
         return True
 
     def note_lost(self, connection: Connection) -> bool:
-        """A connection is gone; False when it was never let in."""
+        """A connection is gone; False if it was never accepted."""
         if connection not in self.open:
             return False
         del self.open[connection]
@@ -103,7 +140,7 @@ class Connections:
         return True
 
     def _sweep(self) -> None:
-        """Close what has been idle for too long, and what takes too long to send a request or to read an answer."""
+        """Close connections that are idle for too long, or take too long to send a request or to read an answer."""
         now, limits = self.loop.time(), self.limits
         for connection in list(self.open):
             if connection.last_frame_at < now - limits.max_idle_s and not connection.has_waiting:
@@ -115,14 +152,14 @@ class Connections:
         self._sweeper = self.loop.call_later(min(interval_s, SWEEP_S), self._sweep)
 
     def _close_deaf(self, now: float) -> None:
-        """Close those that do not read their answers, the longest first: sooner when others want the memory."""
+        """Close connections that do not read their answers, the longest stalled first; sooner if memory is scarce."""
         limit_s = self.limits.max_unread_s
         stalled = [(connection.stalled_s(now), connection) for connection in self.open if connection.has_unread]
         deaf = [(stalled_s, each) for stalled_s, each in stalled if stalled_s >= limit_s / HURRY]
         for stalled_s, connection in sorted(deaf, key=lambda each: -each[0]):
             if stalled_s >= limit_s or self.unread.is_used_up:
                 log.warning(
-                    "closing %s:%s: it has read nothing of its answer for %.0f s",
+                    "closing %s:%s: it has read nothing of its response for %.0f s",
                     *connection.peer,
                     stalled_s,
                     extra={"kind": "unread answer"},

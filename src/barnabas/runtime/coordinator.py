@@ -1,18 +1,18 @@
-"""Drives what one partition of a log of decisions says: decide, append, apply, and answer once it is durable.
+"""Runs the coordinator of one partition of an internal topic: decide, append, apply, and answer once it is durable.
 
-Owns the timers, and the requests that wait for an answer. What is decided about belongs to the kinds of coordinators:
+Owns the timers, and the requests that wait for an answer. The state belongs to the kinds of coordinators:
 `group_coordinator` and `transaction_coordinator`. `core.coordination` has the contract: one decision at a time, answers
 only when everything that was in the log is durable, reads too, timers on the loop's clock. Loading replays the log;
-until that is done everybody is told to try again. When the log fails, what is in memory may be ahead of what is on
-disk, so nothing more is said.
+until that is done requests are refused with a retriable error. When the log fails, the state in memory may be ahead of
+the disk, so nothing more is answered.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Hashable, Sequence
-from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from barnabas.core.coordination import Reply, SetTimer, TimerChange, Token, Within
+from barnabas.core.coordination import Decision, Outcome, Reply, SetTimer, TimerChange, Token, Within
 from barnabas.core.errors import (
     BarnabasError,
     CoordinatorLoadInProgress,
@@ -41,43 +41,11 @@ log = get_logger("barnabas.coordinator")
 RETRY_MS: Final = 1000  # after which a timer fires again whose decision could not be written
 
 E = TypeVar("E")
-E_co = TypeVar("E_co", covariant=True)
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-
-class DecisionLike(Protocol[E_co, T_co]):
-    """What was decided on one request."""
-
-    @property
-    def records(self) -> Sequence[E_co]: ...
-    @property
-    def reply(self) -> T_co: ...
-    @property
-    def timers(self) -> Sequence[TimerChange]: ...
-
-
-class OutcomeLike(Protocol[E_co]):
-    """What was decided, with answers to any number of requests."""
-
-    @property
-    def records(self) -> Sequence[E_co]: ...
-    @property
-    def replies(self) -> Sequence[Reply]: ...
-    @property
-    def timers(self) -> Sequence[TimerChange]: ...
-
-
-class Plain(NamedTuple, Generic[E]):
-    """An outcome of no kind in particular."""
-
-    records: Sequence[E] = ()
-    replies: Sequence[Reply] = ()
-    timers: Sequence[TimerChange] = ()
 
 
 class Coordinator(ABC, Generic[E]):
-    """What one partition of a log of decisions says, led here."""
+    """The coordinator of one partition of an internal topic that this node leads."""
 
     WHAT: ClassVar[str]  # is coordinated, in the words of messages
 
@@ -87,7 +55,7 @@ class Coordinator(ABC, Generic[E]):
         self._clock = clock
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._firing: Hashable | None = None  # the timer that is being seen to
-        self._waiting: dict[asyncio.Future[object], None] = {}
+        self._waiting: dict[asyncio.Future[Any], None] = {}
         self._is_replayed = self._is_loaded = False
         self.has_old = False  # records of an earlier format; see `rewriting`
         self.old_keys: dict[bytes, None] = {}  # those that have something under them
@@ -101,11 +69,11 @@ class Coordinator(ABC, Generic[E]):
 
     @abstractmethod
     def decode(self, key: bytes, value: bytes | None) -> E:
-        """The entry that a record of the log is. Runs on a thread."""
+        """The entry that a record of the log stands for. Runs on a thread."""
 
     @abstractmethod
     def is_old(self, key: bytes) -> bool:
-        """Whether a key, and what is under it, is of an earlier format. Runs on a thread."""
+        """Whether a key and its value are of an earlier format. Runs on a thread."""
 
     @abstractmethod
     def old_key(self, entry: E) -> bytes:
@@ -113,26 +81,26 @@ class Coordinator(ABC, Generic[E]):
 
     @abstractmethod
     def find_under(self, old_key: bytes) -> E | None:
-        """What is known now under a key of the earlier format."""
+        """The current entries under a key of the earlier format."""
 
     def implied_by_old(self) -> Sequence[E]:
-        """What follows from records of the earlier format without being said in any, and would be now."""
+        """Entries that records of the earlier format imply, and that the current format writes."""
         return ()
 
     def pending_under(self, old_keys: Container[bytes]) -> Sequence[tuple[int, E]]:  # noqa: ARG002
-        """What transactions are about to commit under such keys: producer ids and entries, in the order of the log."""
+        """Pending entries of transactions under such keys: producer ids and entries, in the order of the log."""
         return ()
 
     @abstractmethod
     def apply(self, entry: E) -> None:
-        """Take one entry."""
+        """Apply one entry."""
 
     def restore(self, entry: E) -> None:
-        """Take one entry again that was rewritten: what came after it in the first place stays as it is."""
+        """Apply again an entry that was rewritten: entries that came after the original still count."""
         self.apply(entry)
 
     def apply_within(self, producer_id: int, entry: E) -> None:
-        """Take one entry that counts once the producer's transaction is committed."""
+        """Apply one entry that takes effect once the producer's transaction is committed."""
         raise NotImplementedError
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
@@ -146,14 +114,14 @@ class Coordinator(ABC, Generic[E]):
     def on_timer(self, key: Hashable) -> None:
         """A timer has fired."""
 
-    def give_up(self, records: Sequence[E], error: BarnabasError) -> OutcomeLike[E]:  # noqa: ARG002
-        """These cannot be written: what else waits for them, and is told so."""
-        return Plain()
+    def give_up(self, records: Sequence[E], error: BarnabasError) -> Outcome[E]:  # noqa: ARG002
+        """These records cannot be written: the answers to requests that wait for them."""
+        return Outcome()
 
     # Loading and ending
 
     async def load(self) -> None:
-        """Replay the log. Requests are refused meanwhile, and for good if it cannot be read."""
+        """Replay the log. Requests are refused meanwhile, and permanently if it cannot be read."""
         try:
             source = self.partition.find_log()
             if source is not None:  # else it has no files, so nothing was ever written
@@ -179,8 +147,7 @@ class Coordinator(ABC, Generic[E]):
                 f"barnabas topic repair {name.topic} --data-dir {self.partition.data_dir_path}"
             )
         log.error(
-            "the %s of %s cannot be loaded, and whoever asks for them is told that their coordinator is not available: "
-            "%s%s",
+            "the %s of %s cannot be loaded; their coordinator is not available: %s%s",
             *(self.WHAT, name, error, advice),
         )
         self.close(CoordinatorNotAvailable(f"the {self.WHAT} of {name} cannot be loaded: {error}"))
@@ -221,10 +188,10 @@ class Coordinator(ABC, Generic[E]):
             self.end_transaction(piece.transaction, is_commit=piece.marker is MarkerType.COMMIT)
 
     def close(self, reason: BarnabasError | None = None) -> None:
-        """Coordinate no more: timers stop, and whoever waits is told to look for the coordinator anew."""
+        """Stop coordinating: timers stop, and waiting requests are told to look up the coordinator again."""
         if self._end is not None:
             return
-        self._end = reason or NotCoordinator(f"{self.partition.name} is not led here any more")
+        self._end = reason or NotCoordinator(f"{self.partition.name} is no longer led by this node")
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -236,7 +203,7 @@ class Coordinator(ABC, Generic[E]):
 
     @property
     def is_following(self) -> bool:
-        """Whether it has read its log to the end: from then on it is told what else is appended there."""
+        """Whether it has read its log to the end: from then on it must be told of everything appended to it."""
         return self._is_replayed and self._end is None
 
     @property
@@ -244,26 +211,44 @@ class Coordinator(ABC, Generic[E]):
         return self._is_loaded and self._end is None
 
     def check_not_ended(self) -> None:
-        """Refuse once it coordinates no more; while it loads it may be asked for."""
+        """Refuse once it has stopped coordinating, but not while it loads."""
         if self._end is not None:
             raise CoordinatorNotAvailable(str(self._end))
 
     def check_available(self) -> None:
-        """Refuse while nothing certain can be said."""
+        """Refuse while it loads, and once it has stopped or failed."""
         if self._end is not None:
             raise type(self._end)(*self._end.args)
+        if not self.partition.is_led:
+            raise NotCoordinator(f"{self.partition.name} is no longer led by this node")
         if not self._is_loaded:
             raise CoordinatorLoadInProgress(f"the {self.WHAT} of {self.partition.name} are being loaded; try again")
 
     # Deciding
 
-    async def ask(self, put: Callable[[Token], None]) -> object:
-        """Put a request, and wait for its answer, which another decision may give. A refusal is raised.
+    async def ask(self, decide: Callable[[Token[T]], Outcome[E]]) -> T:
+        """Decide on a request, and wait for its answer, which another decision may give. A refusal is raised.
 
-        Whoever asks may go away while it waits: then nobody hears the answer, and the member's session ends in time.
+        The caller may be cancelled while it waits: then the answer is dropped, and the member's session times out.
         """
+        return await self._wait_answer(lambda token: self.carry_out(decide(token)))
+
+    async def commit(self, decide: Callable[[], Decision[E, T]], *, within: Within | None = None) -> T:
+        """Decide, and return the reply once everything it depends on is durable. A refusal passes through."""
+
+        def put(token: "Token[T]") -> None:  # quoted: it would be evaluated at every commit
+            records, reply, timers = decide()
+            self.carry_out(Outcome(records, [Reply(token, reply)], timers), within=within)
+
+        return await self._wait_answer(put)
+
+    async def read(self, look: Callable[[], T]) -> T:
+        """Read the state, and return once it is durable: else a crash could undo it."""
+        return await self._wait_answer(lambda token: self._answer_when_durable([Reply(token, look())]))
+
+    async def _wait_answer(self, put: Callable[[Token[T]], object]) -> T:
         self.check_available()
-        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting[future] = None
         try:
             put(future)
@@ -272,25 +257,8 @@ class Coordinator(ABC, Generic[E]):
             del self._waiting[future]
             del future  # which has the refusal, whose traceback has this frame
 
-    async def commit(self, decide: Callable[[], DecisionLike[E, T]], *, within: Within | None = None) -> T:
-        """Decide, and give the reply once everything it speaks of is durable. A refusal passes through."""
-
-        def put(token: Token) -> None:
-            decision = decide()
-            self.carry_out(Plain(decision.records, [Reply(token, decision.reply)], decision.timers), within=within)
-
-        return cast("T", await self.ask(put))
-
-    async def read(self, look: Callable[[], T]) -> T:
-        """What there is to see, given once it is durable: else a crash could take it back."""
-
-        def put(token: Token) -> None:
-            self._answer_when_durable([Reply(token, look())])
-
-        return cast("T", await self.ask(put))
-
-    def carry_out(self, outcome: OutcomeLike[E], *, within: Within | None = None) -> bool:
-        """Append and apply what was decided, and see to the timers and the answers; tells whether it was written."""
+    def carry_out(self, outcome: Outcome[E], *, within: Within | None = None) -> bool:
+        """Append and apply a decision, with its timers and answers; returns whether it was written."""
         if outcome.records:
             try:
                 self._append(outcome.records, within)
@@ -324,26 +292,26 @@ class Coordinator(ABC, Generic[E]):
                 for number, (key, value) in enumerate(pairs)
             ],
             producer_id=NO_PRODUCER_ID if within is None else within.producer_id,
-            producer_epoch=NO_PRODUCER_EPOCH if within is None else within.epoch,
+            producer_epoch=NO_PRODUCER_EPOCH if within is None else within.producer_epoch,
             base_sequence=NO_SEQUENCE,
             is_transactional=within is not None,
         )
         self.partition.append(batch, now_ms=now_ms)
 
-    def _answer_when_durable(self, replies: Sequence[Reply]) -> None:
+    def _answer_when_durable(self, replies: Sequence[Reply[Any]]) -> None:
         partition = self.partition
         if not partition.has_log or partition.high_watermark >= partition.end_offset:
             _answer(replies)
         else:
             partition.call_when_acked(partition.end_offset, lambda error: self._answer_acked(replies, error))
 
-    def _answer_acked(self, replies: Sequence[Reply], error: BarnabasError | None) -> None:
+    def _answer_acked(self, replies: Sequence[Reply[Any]], error: BarnabasError | None) -> None:
         if error is not None:
             self._fail(error)
         _answer(replies)  # after a failure they have been answered, all of them
 
-    def _refuse(self, outcome: OutcomeLike[E], refusal: BarnabasError) -> None:
-        """The log took nothing: what this decision said holds for nobody, nor what others wait for because of it."""
+    def _refuse(self, outcome: Outcome[E], refusal: BarnabasError) -> None:
+        """The log refused the decision: fail its answers, and the requests that wait because of it."""
         if isinstance(refusal, InvalidProducerEpoch | InvalidTxnState):  # of the transaction that it was to be in
             _answer([Reply(token, refusal) for token, _ in outcome.replies])
             return
@@ -354,15 +322,15 @@ class Coordinator(ABC, Generic[E]):
             self._fail(refusal)
             return
         log.error("%s: a decision about %s is too large to be written: %s", self.partition.name, self.WHAT, refusal)
-        self._give_up(outcome, BarnabasError(f"what was decided is too large to be written: {refusal}"))
+        self._give_up(outcome, BarnabasError(f"the decision is too large to be written: {refusal}"))
 
-    def _refuse_for_now(self, outcome: OutcomeLike[E], refusal: StorageExhausted) -> None:
-        """There is no room, or no descriptor, to write this: clients ask again, and a timer fires again."""
+    def _refuse_for_now(self, outcome: Outcome[E], refusal: StorageExhausted) -> None:
+        """There is no space, or no file descriptor, to write this: clients retry, and a timer fires again."""
         self._give_up(outcome, CoordinatorNotAvailable(f"the {self.WHAT} cannot be written at the moment: {refusal}"))
         if self._firing is not None:
             self._change_timers([SetTimer(self._firing, RETRY_MS)])
 
-    def _give_up(self, outcome: OutcomeLike[E], error: BarnabasError) -> None:
+    def _give_up(self, outcome: Outcome[E], error: BarnabasError) -> None:
         _answer([Reply(token, error) for token, _ in outcome.replies])
         given_up = self.give_up(outcome.records, error)
         self._change_timers(given_up.timers)
@@ -396,7 +364,7 @@ class Coordinator(ABC, Generic[E]):
                 self._firing = None
 
 
-def _answer(replies: Sequence[Reply]) -> None:
+def _answer(replies: Sequence[Reply[Any]]) -> None:
     for token, answer in replies:
         assert isinstance(token, asyncio.Future)
         if token.done():

@@ -1,6 +1,6 @@
-"""The descriptors a process may have: as many as it is allowed, and who of the node gets how many of them.
+"""The file descriptors of a process: raising the limit, and how they are shared.
 
-Logs come first: a connection that is not let in harms one client, a log that cannot be opened all of its own.
+Logs come first: a refused connection affects one client, a log that cannot be opened all clients of its partition.
 """
 
 import resource
@@ -15,14 +15,14 @@ FEWEST_CONNECTIONS: Final = 8
 
 
 class Shares(NamedTuple):
-    """How many descriptors are for files of logs, and how many for connections."""
+    """How many descriptors are for log files, and how many for connections."""
 
     files: int
     connections: int
 
 
 def raise_limit() -> None:
-    """Allow this process as many open files as it may allow itself. For a process that is ours alone."""
+    """Raise the limit of open files to the hard limit. Only for a process of our own."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limit in (hard, min(MOST, hard) if hard != resource.RLIM_INFINITY else MOST):
         with suppress(ValueError, OSError):  # a system may have a lower one than it says
@@ -37,7 +37,7 @@ def max_descriptors() -> int:
 
 
 def share(limit: int) -> Shares:
-    """Who gets how many of so many descriptors: a quarter for files, within reason, and the rest for connections."""
+    """Divide so many descriptors: a quarter for files, within bounds, and the rest for connections."""
     left = max(limit - OWN, 0)
     files = min(max(left // 4, FEWEST_FILES), MOST_FILES)
     return Shares(files, max(left - files, FEWEST_CONNECTIONS))

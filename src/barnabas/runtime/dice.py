@@ -1,4 +1,4 @@
-"""Chance, behind a port: new ids, secrets, jitter. The simulation throws the same dice again for the same seed."""
+"""Randomness, behind a port: new ids, secrets, jitter. The simulation repeats it for the same seed."""
 
 import secrets
 import uuid
@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class Dice(Protocol):
-    """Where every random choice of a node comes from."""
+    """The source of every random choice of a node."""
 
     def uuid(self) -> uuid.UUID:
         """A new random id (version 4)."""
         ...
 
     def token_bytes(self, size: int) -> bytes:
-        """So many bytes that nobody can guess."""
+        """So many unpredictable bytes."""
         ...
 
     def randrange(self, stop: int) -> int:
@@ -29,7 +29,7 @@ class SystemDice:
         return uuid.uuid4()
 
     def token_bytes(self, size: int) -> bytes:
-        """So many bytes that nobody can guess."""
+        """So many unpredictable bytes."""
         return secrets.token_bytes(size)
 
     def randrange(self, stop: int) -> int:

@@ -9,14 +9,14 @@ from barnabas.core.errors import StorageError
 
 
 class DirLock:
-    """Held from `take` until `release`, or until the process is gone, however it went."""
+    """Held from `take` until `release`, or until the process ends in any way."""
 
     def __init__(self, directory: str) -> None:
         self._path = f"{directory}/.lock"
         self._descriptor: int | None = None
 
     def take(self) -> None:
-        """Lock the directory, making it if need be; refused when another process has it."""
+        """Lock the directory, creating it if necessary; refused if another process has it."""
         directory = Path(self._path).parent
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ class DirLock:
         self._descriptor = descriptor
 
     def others_may_enter(self) -> bool:
-        """Whether the directory was made, by somebody else or an earlier version, so that others can look into it."""
+        """Whether other users may read the directory, which another user or an earlier version has created."""
         return bool(Path(self._path).parent.stat().st_mode & 0o077)
 
     def release(self) -> None:

@@ -49,7 +49,7 @@ class OsFile:
     """An open file, closed with its last reference.
 
     A reader that found this file in a cache must be able to finish after the cache dropped it, on whatever
-    thread it runs. An explicit close would have to know that nobody reads any more: a descriptor closed too
+    thread it runs. An explicit close would have to know that there are no readers left: a descriptor closed too
     early is handed out again at the next open, and the reader reads another file. Counting references is what
     Python does anyway, so the last one closes.
     """
@@ -73,7 +73,7 @@ class OsFile:
         return self._read_on(position, size, data)
 
     def read_nowait(self, position: int, size: int) -> Buffer | None:
-        """`size` bytes that are in memory already; None when that takes the disk, or fewer are there."""
+        """`size` bytes that are already in memory; None if the disk is needed, or the file is shorter."""
         if _NOWAIT is None:
             return self.read(position, size)
         buffer = bytearray(size)
@@ -102,7 +102,7 @@ class OsFile:
         os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
-        """Make bytes and length durable. Never tried again after a failure: see `storage.disk`."""
+        """Make bytes and length durable. Never retried after a failure: see `storage.disk`."""
         try:
             _sync_data(self._descriptor)
         except OSError as error:
@@ -152,7 +152,7 @@ class OsDirectory:
         self._descriptor = descriptor
 
     def sync(self) -> None:
-        """Make the names in it durable. Never tried again after a failure: see `storage.disk`."""
+        """Make the names in it durable. Never retried after a failure: see `storage.disk`."""
         _sync_names(self._descriptor, self._path)
 
     def __del__(self) -> None:
@@ -160,10 +160,10 @@ class OsDirectory:
 
 
 class OsDisk:
-    """The file system of this machine. Paths are taken as they come.
+    """The file system of this machine. Paths are used as given.
 
-    Looking into a directory and syncing it takes a descriptor for a moment. One is set aside for that: a process that
-    has used up all others must still be able to finish what it has begun.
+    Listing a directory and syncing it needs a descriptor for a moment. One is reserved for that: a process that has
+    used up all others must still be able to finish what it has begun.
     """
 
     __slots__ = ("_lock", "_spare")
@@ -174,7 +174,7 @@ class OsDisk:
         self._set_aside()
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
-        """Open for reading and writing; `create` makes a missing file."""
+        """Open for reading and writing; `create` creates a missing file."""
         return OsFile(path, os.open(path, _OPEN | os.O_CREAT if create else _OPEN, _MODE))
 
     def open_dir(self, path: str) -> OsDirectory:
@@ -186,7 +186,7 @@ class OsDisk:
         return sorted(self._with_spare(lambda: os.listdir(path)))  # by path: of a descriptor it would take a second
 
     def free_bytes(self, path: str) -> int | None:
-        """How much more may be written to the file system of a path; None when it does not say."""
+        """The free space of the file system of a path; None if it does not report any."""
         try:
             stat = os.statvfs(path)
         except OSError:
@@ -194,7 +194,7 @@ class OsDisk:
         return stat.f_bavail * stat.f_frsize if stat.f_blocks else None
 
     def exists(self, path: str) -> bool:
-        """Whether the path leads to a file or a directory; OSError when nobody can tell."""
+        """Whether the path is a file or a directory; OSError if that cannot be determined."""
         try:
             os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -202,15 +202,15 @@ class OsDisk:
         return True
 
     def file_size(self, path: str) -> int:
-        """The length of a file that need not be open."""
+        """The length of a file, which need not be open."""
         return os.stat(path).st_size
 
     def make_dir(self, path: str) -> None:
-        """Make a directory; its parent must exist, it may exist already."""
+        """Create a directory; its parent must exist, the directory itself may exist already."""
         Path(path).mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file or directory another name in its directory, replacing what had that name."""
+        """Rename a file or directory within its directory, replacing what had that name."""
         os.replace(source, target)
 
     def remove(self, path: str) -> None:
@@ -226,11 +226,11 @@ class OsDisk:
         self._with_spare(lambda: _sync_dir(path))
 
     def sync_all(self) -> None:
-        """Make everything durable that this machine has in its caches."""
+        """Make everything in the caches of this machine durable."""
         os.sync()
 
     def _with_spare(self, work: Callable[[], T]) -> T:
-        """Do what takes one descriptor for a moment: in the place of the spare one when there is no other."""
+        """Do something that needs one descriptor for a moment: with the spare one if there is no other."""
         try:
             return work()
         except OSError as error:
@@ -278,7 +278,7 @@ def _closing(descriptor: int) -> Iterator[int]:
 
 
 def write_private(path: str, data: bytes) -> None:
-    """Put `data` into a new file that only its owner may read, durably."""
+    """Write `data` durably to a new file that only its owner may read."""
     with _closing(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)) as descriptor:
         view = memoryview(data)
         while view:

@@ -1,11 +1,11 @@
-"""How much room there is where the data is."""
+"""The free space where the data is."""
 
 import os
 from typing import Final, NamedTuple
 
 
 class DiskSpace(NamedTuple):
-    """Bytes of a file system: all, and those that are left to us."""
+    """Bytes of a file system: all, and those available to this process."""
 
     total_bytes: int
     usable_bytes: int
@@ -15,7 +15,7 @@ UNKNOWN_SPACE: Final = DiskSpace(-1, -1)
 
 
 def disk_space(path: str) -> DiskSpace:
-    """The room of the file system that `path` is on; unknown when it does not say. May block."""
+    """The space of the file system that `path` is on; unknown if it does not report any. May block."""
     try:
         stat = os.statvfs(path)
     except OSError:
@@ -24,5 +24,5 @@ def disk_space(path: str) -> DiskSpace:
 
 
 def absolute_path(path: str) -> str:
-    """The path as anybody on this machine can use it."""
+    """The absolute path."""
     return os.path.abspath(path)

@@ -1,18 +1,17 @@
-"""Watches a data directory: whether there is room for clients' writes, and whether the directory is there at all.
+"""Watches a data directory: whether there is space for clients' writes, and whether the directory exists.
 
 Looks now and then, on a thread, so that an append need not. Some room is kept for the broker itself
 (`log.dir.reserve.bytes`): metadata, checkpoints and offsets are still written when clients' records are refused, and
-retention can make room. A client's write that finds the disk full all the same, because somebody else was quicker, is
-refused by `storage.health`; here it is tried again whether there is room, so nobody needs to restart anything.
+retention can make room. A client's write that finds the disk full nevertheless, because another process was quicker, is
+refused by `storage.health`; here the free space is checked again, so no restart is needed.
 
-A node that started without room may have something to write before it takes clients' records (`before_room`).
-
-`HealthLog` says in the log what becomes of the directory: once when it is full and once when there is room again, once
-when it goes offline.
+A node that started without space may have something to write before it accepts clients' records (`before_room`).
+`HealthLog` logs the state of the directory: once when it is full and once when there is space again, once when it goes
+offline.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from barnabas.core.errors import DataDirLost, StorageError, StorageExhausted
@@ -31,7 +30,7 @@ ROOM_MS: Final = 10_000  # how long there must have been room before it is said
 
 
 class HealthLog:
-    """Tells the log what becomes of a data directory. May be called on any thread."""
+    """Logs the state of a data directory. May be called on any thread."""
 
     def __init__(self, health: DirectoryHealth, clock: Clock) -> None:
         self._health = health
@@ -41,7 +40,7 @@ class HealthLog:
         self._said_at_ms: int | None = None
 
     def note(self, refusal: StorageError) -> None:
-        """A refusal that is the fault of the directory, or of the process."""
+        """A refusal caused by the directory, or by the process."""
         if not isinstance(refusal, StorageExhausted):
             log.error(
                 "%s; nothing is written there any more, what is on disk can still be read. "
@@ -52,20 +51,22 @@ class HealthLog:
             self._full_at_ms = self._clock.now_ms()
             if not self._is_full:
                 self._is_full = True
-                log.error("%s; clients' writes are refused until there is room: delete something or add space", refusal)
+                log.error(
+                    "%s; clients' writes are refused until there is space: delete something or add space", refusal
+                )
         elif self._said_at_ms is None or self._clock.now_ms() - self._said_at_ms >= QUIET_MS:
             self._said_at_ms = self._clock.now_ms()
             log.error("%s; some requests are refused. Allow the process more open files (ulimit -n)", refusal)
 
     def note_room(self) -> None:
-        """There is room, and nothing was refused for want of it since the last look."""
+        """There is space, and nothing was refused for lack of it since the last check."""
         if self._is_full and self._clock.now_ms() - self._full_at_ms >= ROOM_MS:
             self._is_full = False
-            log.warning("%s has room again; clients' writes are taken", self._health.directory)
+            log.warning("%s has space again; clients' writes are accepted", self._health.directory)
 
 
 class DiskWatch:
-    """Looks at a data directory now and then; `run` is a task of the node, and ends with `DataDirLost`."""
+    """Checks a data directory regularly; `run` is a task of the node, and ends with `DataDirLost`."""
 
     def __init__(
         self, disk: Disk, health: DirectoryHealth, offload: Offload, clock: Clock, *, present: str, reserve_bytes: int
@@ -76,30 +77,30 @@ class DiskWatch:
         self._present = present  # a path that is there as long as the directory is
         self._reserve_bytes = reserve_bytes
         self._interval_s = INTERVAL_S
-        self.before_room: Callable[[], bool] = lambda: True
-        """What has to be done before there is room for clients; whether it is done."""
+        self.before_room: Callable[[], Awaitable[bool]] = _nothing_to_do
+        """What has to be done before clients' writes are accepted; returns whether it is done."""
         self._log = HealthLog(health, clock)
         health.listener = self._log.note
 
     async def run(self) -> None:
-        """Look until cancelled, or until the directory is gone."""
+        """Check until cancelled, or until the directory is gone."""
         while True:
             await asyncio.sleep(self._interval_s)
             await self.look()
 
     async def look(self) -> None:
         """Look once."""
-        self._note(*await self._offload.run(self._measure))
+        await self._note(*await self._offload.run(self._measure))
 
-    def look_now(self) -> None:
-        """Look once, here: for a node that starts, and serves nobody yet."""
-        self._note(*self._measure())
+    async def look_now(self) -> None:
+        """Check once, without a thread: for a node that starts, and serves no clients yet."""
+        await self._note(*self._measure())
 
-    def _note(self, is_present: bool, free_bytes: int | None) -> None:
+    async def _note(self, is_present: bool, free_bytes: int | None) -> None:
         if not is_present:
-            raise DataDirLost(f"the data directory {self._health.directory} is gone: {self._present} is not there")
+            raise DataDirLost(f"the data directory {self._health.directory} is gone: {self._present} does not exist")
         is_full = free_bytes is not None and free_bytes < self._reserve_bytes
-        is_full = is_full or not self.before_room()
+        is_full = is_full or not await self.before_room()
         self._health.note_room(is_full=is_full)
         if not is_full:
             self._log.note_room()
@@ -113,3 +114,7 @@ class DiskWatch:
             self._health.fail(error)
             return True, None
         return is_present, self._disk.free_bytes(self._health.directory) if is_present else None
+
+
+async def _nothing_to_do() -> bool:
+    return True

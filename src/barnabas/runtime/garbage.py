@@ -1,12 +1,12 @@
-"""Looking for garbage without holding the loop.
+"""Garbage collection without blocking the loop.
 
-Python looks through all objects it has whenever a quarter has come to them: a tenth of a second for a million, which
-ten thousand partitions have, and one large request while it is answered. Here only what is new is looked through, a
-bounded number of objects at a time. What is still used then is set aside (`gc.freeze`) and not looked at again.
+Python examines all objects whenever their number has grown by a quarter: a tenth of a second for a million, which ten
+thousand partitions have, and one large request while it is answered. Here only new objects are examined, a bounded
+number at a time. Those still in use are frozen (`gc.freeze`) and not examined again.
 
 That is enough where nothing that lasts dies in a cycle, and requests see to that: what is kept of an error has no
-traceback. What does all the same is found when much was set aside: then everything is looked through, at a moment when
-the process has next to nothing to do. One that is always busy goes without, until very much was set aside.
+traceback. Cycles that exist nevertheless are found when many objects are frozen: then everything is examined, at a
+moment when the process has little to do. A process that is always busy does without, until very many are frozen.
 """
 
 import asyncio
@@ -16,23 +16,23 @@ from collections.abc import Callable
 from typing import Any, Final
 
 THRESHOLDS: Final = (1000, 2, 2)
-"""New objects before a first look, of those looks before a second, of those before a third."""
+"""The thresholds of Python's three generations."""
 
 MOST_NEW: Final = (THRESHOLDS[0] + 1) * ((THRESHOLDS[1] + 2) * (THRESHOLDS[2] + 1) + 1)
-"""Objects that a third look goes through: about a millisecond. Every look is within a request of somebody."""
+"""Objects in a collection of the oldest generation: about a millisecond. Every collection delays some request."""
 
 MAX_NEW_SET_ASIDE: Final = 500_000
-"""Objects, beyond twice what there was when everything was looked through. Then a quiet moment is waited for."""
+"""Objects, beyond twice the number at the last full collection. Then the next quiet moment is used."""
 
 BUSY_TIMES: Final = 8
-"""So many times that number are not waited for any longer."""
+"""At so many times that number a full collection no longer waits."""
 
 ROUNDS_PER_COUNT: Final = 160
-"""At least. Counting what is set aside takes a while itself."""
+"""At least. Counting the frozen objects takes a while itself."""
 
 QUIET_S: Final = 1.0
 QUIET_PART: Final = 0.02
-"""A process that has used no more of a processor for that long is quiet."""
+"""A process that has used no more of a processor than this is quiet."""
 
 
 class Collector:
@@ -57,7 +57,7 @@ class Collector:
         self._watch: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Set aside all there is, and begin to look through what comes."""
+        """Freeze all objects, and collect among new ones from now on."""
         gc.set_threshold(*THRESHOLDS)
         gc.freeze()
         # Of next to nothing: Python puts off a third look until a quarter of what the last one left is new.
@@ -67,13 +67,13 @@ class Collector:
         gc.enable()
 
     def stop(self) -> None:
-        """Leave Python to itself."""
+        """Restore Python's own settings."""
         gc.callbacks.remove(self._note)
         if self._watch is not None:
             self._watch.cancel()
 
     def _note(self, phase: str, info: dict[str, Any]) -> None:
-        """Called by Python, on whatever thread, around each look."""
+        """Called by Python, on any thread, around each collection."""
         if phase != "stop" or info["generation"] < 2:
             return
         gc.freeze()
@@ -89,7 +89,7 @@ class Collector:
             self._loop.call_soon_threadsafe(self._watch_from, self._used_s())
 
     def _watch_from(self, used_s: float) -> None:
-        """Look through everything if little has been done a while from now."""
+        """Collect everything if the process has been quiet for a while."""
         self._watch = self._loop.call_later(self._quiet_s, self._look_if_quiet, used_s)
 
     def _look_if_quiet(self, used_s: float) -> None:

@@ -1,27 +1,41 @@
-"""The groups and committed offsets of one partition of `__consumer_offsets`, led here."""
+"""The groups and committed offsets of one partition of `__consumer_offsets`, led here.
+
+Requests of members pass through here once: to the decision of `core.groups.routing`, and from there to the log.
+"""
 
 from collections.abc import Callable, Container, Hashable, Sequence
 from typing import ClassVar
+from uuid import UUID
 
-from barnabas.core.coordination import Reply, TimerChange
+from barnabas.core.coordination import Outcome, TimerChange
 from barnabas.core.errors import BarnabasError
-from barnabas.core.groups import classic, old_encoding
-from barnabas.core.groups.classic_state import ClassicSoft
-from barnabas.core.groups.decision import Outcome, TimerKey
+from barnabas.core.groups import old_encoding, routing
+from barnabas.core.groups.classic.messages import (
+    HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
+    LeaveReply,
+    LeaveRequest,
+    SyncReply,
+    SyncRequest,
+)
+from barnabas.core.groups.classic.state import ClassicSoft
+from barnabas.core.groups.consumer.messages import ConsumerConfig, ConsumerHeartbeat, ConsumerHeartbeatReply
+from barnabas.core.groups.consumer.state import Topics
+from barnabas.core.groups.decision import GroupOutcome, TimerKey
 from barnabas.core.groups.encoding import decode, encode_key, encode_value
 from barnabas.core.groups.groups import Groups
-from barnabas.core.groups.records import GroupEntry, GroupTombstone, OffsetRecord
+from barnabas.core.groups.offsets import delete_topic
+from barnabas.core.groups.records import GroupEntry, GroupTombstone
+from barnabas.core.groups.routing import GroupView
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.coordinator import Coordinator
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Partition
 
-OnTimer = Callable[["GroupCoordinator", TimerKey], None]
-AfterLoad = Callable[["GroupCoordinator"], Sequence[TimerChange]]
-
 
 class GroupCoordinator(Coordinator[GroupEntry]):
-    """Groups, what is replicated of them and what is not."""
+    """Groups: their replicated state and their soft state."""
 
     WHAT: ClassVar[str] = "groups"
 
@@ -30,16 +44,73 @@ class GroupCoordinator(Coordinator[GroupEntry]):
         partition: Partition,
         *,
         soft: ClassicSoft,
+        topics: Topics,
+        config_of: Callable[[str], ConsumerConfig],
         offload: Offload,
         clock: Clock,
-        on_timer: OnTimer,
-        after_load: AfterLoad,
     ) -> None:
         super().__init__(partition, offload=offload, clock=clock)
         self.groups = Groups()
         self.soft = soft
-        self._on_timer = on_timer
-        self._after_load = after_load
+        self._view = GroupView(self.groups, soft, topics, config_of)
+
+    # What members ask
+
+    async def join(self, request: JoinRequest, *, new_member_id: str) -> JoinReply:
+        """JoinGroup; waits until the generation is made."""
+        now_ms = self._clock.now_ms()
+        return await self.ask(
+            lambda token: routing.join(self._view, request, token=token, now_ms=now_ms, new_member_id=new_member_id)
+        )
+
+    async def sync(self, request: SyncRequest) -> SyncReply:
+        """SyncGroup; waits until the leader has assigned."""
+        now_ms = self._clock.now_ms()
+        return await self.ask(lambda token: routing.sync(self._view, request, token=token, now_ms=now_ms))
+
+    async def heartbeat(self, request: HeartbeatRequest) -> None:
+        """Heartbeat."""
+        now_ms = self._clock.now_ms()
+        return await self.ask(lambda token: routing.heartbeat(self._view, request, token=token, now_ms=now_ms))
+
+    async def leave(self, request: LeaveRequest) -> LeaveReply:
+        """LeaveGroup."""
+        now_ms = self._clock.now_ms()
+        return await self.ask(lambda token: routing.leave(self._view, request, token=token, now_ms=now_ms))
+
+    async def consumer_heartbeat(self, request: ConsumerHeartbeat, *, new_member_id: str) -> ConsumerHeartbeatReply:
+        """ConsumerGroupHeartbeat."""
+        now_ms = self._clock.now_ms()
+        return await self.ask(
+            lambda token: routing.consumer_heartbeat(
+                self._view, request, token=token, now_ms=now_ms, new_member_id=new_member_id
+            )
+        )
+
+    # Time, topics and failures
+
+    def after_load(self) -> Sequence[TimerChange]:
+        return routing.timers_after_load(self._view)
+
+    def on_timer(self, key: Hashable) -> None:
+        assert isinstance(key, TimerKey)
+        self.carry_out(routing.on_timer(self._view, key, now_ms=self._clock.now_ms()))
+
+    def tell_of_topics(self, group: str) -> None:
+        """Topics were created, deleted, grown or moved: update the groups that read them."""
+        self.carry_out(routing.on_topics_change(self._view, group, now_ms=self._clock.now_ms()))
+
+    def forget_topic(self, name: str, topic_id: UUID, *, limit: int) -> int | None:
+        """Delete the offsets of a deleted topic, about so many at most; returns how many, fewer if those were the last.
+        None if that cannot be written.
+        """
+        found = delete_topic(self.groups, name, topic_id, limit=limit)
+        return found.reply if self.carry_out(Outcome(found.records)) else None
+
+    def give_up(self, records: Sequence[GroupEntry], error: BarnabasError) -> GroupOutcome:
+        return routing.give_up(self._view, records, error)
+
+    # What the log holds
 
     def encode(self, entry: GroupEntry) -> tuple[bytes, bytes | None]:
         return encode_key(entry), encode_value(entry)
@@ -79,19 +150,3 @@ class GroupCoordinator(Coordinator[GroupEntry]):
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         self.groups.end_transaction(producer_id, is_commit=is_commit)
-
-    def after_load(self) -> Sequence[TimerChange]:
-        return self._after_load(self)
-
-    def on_timer(self, key: Hashable) -> None:
-        assert isinstance(key, TimerKey)
-        self._on_timer(self, key)
-
-    def give_up(self, records: Sequence[GroupEntry], error: BarnabasError) -> Outcome:
-        timers: list[TimerChange] = []
-        replies: list[Reply] = []
-        for group in dict.fromkeys(each.group for each in records if not isinstance(each, OffsetRecord)):
-            reset = classic.reset(self.groups, self.soft, group, error)
-            timers += reset.timers
-            replies += reset.replies
-        return Outcome((), replies, timers)

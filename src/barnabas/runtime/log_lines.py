@@ -1,8 +1,8 @@
 """Log lines that a client cannot forge, and cannot make many of.
 
-A logger from here shows whatever is not printable as an escape, a traceback with a mark before each line, and cuts
-lines that are too long. Of each kind of message it lets a few through in a minute and counts the others; the next line
-of that kind, or `report`, says how many there were.
+A logger from here shows unprintable characters as escapes, a traceback with a mark before each line, and truncates
+lines that are too long. Of each kind of message it writes a few in a minute and counts the others; the next line of
+that kind, or `report`, says how many were left out.
 
 A kind is the text of the message before its values are put in, with what ``extra={"kind": ...}`` adds to it.
 """
@@ -19,7 +19,7 @@ WINDOW_S: Final = 60.0
 
 
 def get_logger(name: str, *, is_limited: bool = True) -> logging.Logger:
-    """The logger of this name, whose lines are clean, and few: for all that clients can bring about."""
+    """The logger of this name, with cleaned lines and limited in rate: for everything that clients can cause."""
     log = logging.getLogger(name)
     if clean not in log.filters:
         log.addFilter(clean)
@@ -30,7 +30,7 @@ def get_logger(name: str, *, is_limited: bool = True) -> logging.Logger:
 
 
 def printable(text: str) -> str:
-    """On one line, with nothing that drives a terminal."""
+    """The text on one line, without control characters."""
     if len(text) > LONGEST_LINE:
         text = f"{text[:LONGEST_LINE]}... ({len(text)} characters)"
     if text.isprintable():
@@ -39,7 +39,7 @@ def printable(text: str) -> str:
 
 
 def clean(record: logging.LogRecord) -> bool:
-    """A filter that lets all through, clean."""
+    """A filter that cleans every line and drops none."""
     kind = getattr(record, "kind", None)
     record.kind = str(record.msg) if kind is None else f"{record.msg} ({kind})"
     record.msg, record.args = printable(record.getMessage()), ()
@@ -60,12 +60,14 @@ class _Window:
 
 
 class FewLines(logging.Filter):
-    """Lets a few lines of each kind through in a minute. The kinds are those in the program, so they are few."""
+    """Writes a few lines of each kind in a minute. The kinds are those in the program, so they are few."""
 
     def __init__(self, log: logging.Logger) -> None:
         super().__init__()
         self._log = log
         self._windows: dict[str, _Window] = {}
+        self.left_out = 0
+        """How many lines were not written."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether this line is written."""
@@ -77,17 +79,18 @@ class FewLines(logging.Filter):
             window = self._windows[kind] = _Window(now)
         if window.passed >= LINES_PER_WINDOW:
             window.left_out += 1
+            self.left_out += 1
             window.last = record
             return False
         window.passed += 1
         return True
 
     def forget(self) -> None:
-        """Begin anew with every kind."""
+        """Reset the counts of every kind."""
         self._windows.clear()
 
     def report(self, now: float) -> None:
-        """Say what was left out of windows that are over, with the last of it."""
+        """Log how many lines were left out in past windows, with the last of them."""
         for kind, window in list(self._windows.items()):
             if now - window.began_at >= WINDOW_S:
                 del self._windows[kind]
@@ -106,13 +109,18 @@ _limits: Final[list[FewLines]] = []
 
 
 def forget() -> None:
-    """Have all loggers begin anew: what one test wrote is not left out of the next."""
+    """Reset all loggers, so that one test does not limit the next."""
     for each in _limits:
         each.forget()
 
 
+def left_out() -> int:
+    """How many lines of all loggers of this process were not written because of the limit."""
+    return sum(each.left_out for each in _limits)
+
+
 def report() -> None:
-    """Have all loggers say what they left out, where nothing more came of it."""
+    """Have all loggers report the lines they left out, of kinds without a newer line."""
     now = time.time()
     for each in _limits:
         each.report(now)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes the loop of a node."""
+    """The factory of a node's event loop."""
     try:
         import uvloop  # noqa: PLC0415 - it may not be there
     except ImportError:

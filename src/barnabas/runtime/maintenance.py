@@ -1,13 +1,13 @@
-"""What the logs of a node need now and then, whoever uses them: retention, checkpoints, and forgetting old producers.
+"""The regular maintenance of a node's logs: retention, checkpoints, and expiring old producers.
 
-Owns the tasks that do so, those of compaction (`runtime.compacting`) and scrubbing (`runtime.scrubbing`) among them.
-Looks over the logs a few at a time and lets the loop breathe in between. Whatever syncs or removes files runs on a
-thread, and while it does a log may grow, be deleted or be configured anew: a log is looked at again after every wait.
+Owns the tasks that do so, including those of compaction (`runtime.compacting`) and scrubbing (`runtime.scrubbing`).
+Handles the logs a few at a time and yields to the loop in between. Whatever syncs or removes files runs on a thread,
+and while it does a log may grow, be deleted or be reconfigured: its state is checked again after every wait.
 
 An active segment is not closed for its age alone: as in Kafka the first append after `segment.ms` does that, and
 retention does it when all of the log has expired.
 
-A directory that goes offline ends all of it. What cannot be done for want of room or of descriptors is left for the
+A directory that goes offline ends all of it. What cannot be done for lack of space or of descriptors is left for the
 next time.
 """
 
@@ -23,8 +23,10 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.compacting import Compacting
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.log_lines import get_logger
+from barnabas.runtime.logs import Logs
+from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Offload
-from barnabas.runtime.partition import Logs, Partition
+from barnabas.runtime.partition import Partition
 from barnabas.runtime.scrubbing import Scrubbing
 from barnabas.storage.log import Log
 from barnabas.storage.retention import Removal, begin_retention, close_expired, is_all_due
@@ -38,7 +40,7 @@ PRODUCER_CHECK_INTERVAL_MS: Final = 600_000  # Kafka's producer.id.expiration.ch
 
 
 class MaintenanceConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of maintenance; what they mean is said in the broker's configuration."""
+    """The settings of maintenance; the broker's configuration documents them."""
 
     retention_check_interval_ms: int = 300_000
     checkpoint_interval_ms: int = 60_000
@@ -53,7 +55,7 @@ Interval = Callable[[MaintenanceConfig], int]
 
 
 class Maintenance:
-    """Looks after the logs of a data directory; `run` is a task of the node."""
+    """Maintains the logs of a data directory; `run` is a task of the node."""
 
     def __init__(self, logs: Logs, offload: Offload, clock: Clock, dice: Dice, config: MaintenanceConfig) -> None:
         self._logs = logs
@@ -75,17 +77,26 @@ class Maintenance:
 
     @property
     def uncleanable(self) -> int:
-        """How many partitions are not compacted any more, because that failed."""
+        """How many partitions are no longer compacted because compaction failed."""
         return self._compacting.uncleanable
 
+    def report(self, metrics: Metrics) -> None:
+        """Name what is counted here."""
+        metrics.counter("damaged_places_total", "Damaged places found in the logs.", lambda: self.damaged)
+        metrics.gauge(
+            "uncleanable_partitions",
+            "Partitions that are no longer compacted because compaction failed.",
+            lambda: self.uncleanable,
+        )
+
     def stop(self) -> None:
-        """Have `run` end; compaction gives up what it has begun."""
+        """Stop `run`; a compaction in progress is abandoned."""
         self._is_stopped = True
         self._woken.set()
         self._compacting.stop()
 
     def configure(self, config: MaintenanceConfig) -> None:
-        """Go by these settings from now on; what rests rests as long as they say, from when it began to.
+        """Apply these settings from now on, also to pauses that have begun.
 
         Whether there is compaction at all is decided when `run` begins.
         """
@@ -94,7 +105,7 @@ class Maintenance:
         woken.set()
 
     async def run(self) -> None:
-        """Look after the logs until `stop`, or until their directory goes offline."""
+        """Maintain the logs until `stop`, or until their directory goes offline."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._every(lambda config: config.retention_check_interval_ms, self.apply_retention))
@@ -105,27 +116,27 @@ class Maintenance:
                     tasks.create_task(self._compact())
         except* StorageError as errors:
             # Whoever took the directory offline has said so, as an error.
-            log.info("the logs of %s are looked after no more: %s", self._data_dir.path, errors.exceptions[0])
+            log.info("maintenance of the logs in %s has stopped: %s", self._data_dir.path, errors.exceptions[0])
 
     async def _every(self, interval_ms: Interval, work: Callable[[], Awaitable[None]]) -> None:
         while not await self._rests(interval_ms):
             try:
                 await work()
             except StorageExhausted as refusal:
-                log.warning("what is done for the logs now and then has to wait: %s", refusal)
+                log.warning("maintenance of the logs is postponed: %s", refusal)
 
     async def _compact(self) -> None:
         while not self._is_stopped:
             try:
                 rests = not await self._compacting.compact_one()
             except StorageExhausted as refusal:
-                log.warning("compaction has to wait: %s", refusal)
+                log.warning("compaction is postponed: %s", refusal)
                 rests = True
             if rests and await self._rests(lambda config: config.cleaner_backoff_ms):
                 return
 
     async def _scrub(self) -> None:
-        """Read through all logs, and rest until it is time to do so again."""
+        """Read through all logs, and pause until it is time to do so again."""
         rests_ms = SCRUB_PAUSE_MS  # a node that has just started has other things to read
         while not await self._rests(lambda _: rests_ms):  # noqa: B023 - called before it changes
             began_ms = saved_ms = self._clock.now_ms()
@@ -149,7 +160,7 @@ class Maintenance:
             await self._scrubbing.save()
 
     async def _rests(self, interval_ms: Interval) -> bool:
-        """Wait as long as the settings say; True when everything is to stop."""
+        """Pause for as long as the settings say; True if everything is to stop."""
         began_s = asyncio.get_running_loop().time()
         try:
             while not self._is_stopped:
@@ -162,7 +173,7 @@ class Maintenance:
     # One round of each.
 
     async def apply_retention(self) -> None:
-        """Delete what is too old or too much, of every log."""
+        """Apply retention by time and size to every log."""
         self._unretained = {each: None for each in self._unretained if each in self._logs.partitions}
         while self._removals:
             await self._remove_files(*self._removals[0])
@@ -177,7 +188,7 @@ class Maintenance:
             # Of this log alone: the directory is in order, and the other logs must not fill it.
             if each not in self._unretained:
                 self._unretained[each] = None
-                log.error("nothing of %s expires any more: %s", each.partition, error)
+                log.error("retention no longer applies to %s: %s", each.partition, error)
 
     async def _remove_expired(self, each: Log, partition: Partition) -> None:
         if is_all_due(each, now_ms=self._clock.now_ms(), end_offset=partition.high_watermark):
@@ -208,7 +219,7 @@ class Maintenance:
         await self._offload.run(self._data_dir.while_present(each, removal.remove_files))
 
     async def _flush(self, each: Log) -> None:
-        """Make a log durable off the loop, so that what comes next does not have to wait for that."""
+        """Flush a log on a thread, so that the next step does not have to wait for that."""
         plan = each.begin_flush()
         if plan is not None:
             await self._offload.run(self._data_dir.while_present(each, plan.run))
@@ -217,7 +228,7 @@ class Maintenance:
                 self._logs.note_flushed(each)
 
     async def checkpoint(self) -> None:
-        """Note durably up to where the logs are on disk, the metadata log among them."""
+        """Write the recovery points of the logs, including the metadata log."""
         logs = list(self._data_dir.logs.values())
         for first in range(0, len(logs), LOGS_PER_BREATH):
             present = [each for each in logs[first : first + LOGS_PER_BREATH] if self._is_present(each)]
@@ -229,7 +240,7 @@ class Maintenance:
         return self._data_dir.logs.get(each.partition) is each
 
     async def expire_producers(self) -> None:
-        """Forget producers that wrote nothing for long."""
+        """Expire producers that have written nothing for long."""
         async for each, _ in self._each_partition():
             each.producers.expire(now_ms=self._clock.now_ms(), idle_ms=self._config.producer_id_expiration_ms)
 
@@ -249,7 +260,7 @@ def _expiry_interval_ms(config: MaintenanceConfig) -> int:
 
 
 def _pace_ms(config: MaintenanceConfig, size: int) -> int:
-    """How long to rest after a piece of this size."""
+    """How long to pause after a piece of this size."""
     rate = config.scrub_bytes_per_second
     return SCRUB_PAUSE_MS if rate == 0 else max(size * 1000 // rate, MIN_SCRUB_PAUSE_MS)
 

@@ -1,4 +1,4 @@
-"""How much memory there is for this process, and the part of it that answers may take."""
+"""The memory of this process, and the part of it that answers may use."""
 
 import os
 from contextlib import suppress
@@ -21,7 +21,7 @@ def memory_bytes(limit: Path = _CGROUP_LIMIT) -> int:
 
 
 def max_unread_bytes(wanted: int) -> int:
-    """The memory for answers that clients have not read: what is wanted, or, for -1, a part of what there is."""
+    """The memory for answers that clients have not read: as configured or, for -1, a part of all memory."""
     if wanted >= 0:
         return wanted
     return min(max(memory_bytes() // UNREAD_PART, LEAST_UNREAD_BYTES), MOST_UNREAD_BYTES)

@@ -1,71 +1,56 @@
-"""The metadata of the cluster on this node: the log ``__cluster_metadata-0``, and the image that it makes.
+"""`ClusterMetadata` of a node that takes part in the quorum: decisions, and how they get into the log and the image.
 
-Decide, append, sync, apply: `commit` does these one commit at a time, in the order of the calls, so a decision sees all
-that was decided before it. Services use `ClusterMetadata` and nothing else of it: the image, `commit` and
-`subscribe`. Today a single node commits by its own disk; Raft takes its place behind the same three.
+Decide, append, commit, apply. Decisions are made one at a time, in the order of the calls; each sees all that were
+decided before it, though they may still be on their way to the quorum, and many may be. A decision that changes
+nothing, or is refused, is answered when all that it was made on is committed.
 
-Invariants: the image is what a replay of the log up to `high_watermark` makes; a commit that returned is durable; one
-that a crash interrupted is there whole or not at all. A commit that failed on disk leaves the image as it was and
-takes the data directory offline: whether it is in the log is known after the next start.
+Invariants: the image is what a replay of the log up to `applied_offset` makes; a commit that returned is committed; one
+that a crash interrupted is there whole or not at all. One whose node lost the leadership or its disk meanwhile is
+answered as unknown.
 
 A snapshot spares the replay, and the log before it. The one before the newest is kept, and the log from there on, so
 that damage to one file costs nothing.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from barnabas.core.errors import ControllerBusy, NotController, StorageError, StorageExhausted
-from barnabas.core.metadata.commits import encode_batches, encode_commit
-from barnabas.core.metadata.decision import Decision
+from barnabas.core.errors import BarnabasError, ControllerBusy, NotController, StorageError, StorageExhausted
+from barnabas.core.metadata.commits import encode_batches
 from barnabas.core.metadata.image import Image
-from barnabas.core.metadata.names import METADATA_TOPIC
+from barnabas.core.metadata.names import METADATA_PARTITION
+from barnabas.core.metadata.quorum import Quorum, QuorumReplica
 from barnabas.core.metadata.records import MetadataRecord, encode_record
-from barnabas.core.model import TopicPartition
+from barnabas.core.raft.messages import Request
+from barnabas.core.raft.node import RaftNode
+from barnabas.core.raft.voters import ReplicaKey, Voter, VoterSet
+from barnabas.runtime.applied_metadata import AppliedMetadata, Commit
 from barnabas.runtime.clock import Clock, SystemClock
+from barnabas.runtime.cluster_metadata import Decide, Subscriber
+from barnabas.runtime.dice import Dice, SystemDice
+from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Offload
+from barnabas.runtime.raft_driver import Answer, RaftDriver
 from barnabas.runtime.turns import in_turns
 from barnabas.storage.config import FOREVER, LogConfig
 from barnabas.storage.data_dir import DataDir
-from barnabas.storage.log import Log
 from barnabas.storage.metadata_loading import LoadedMetadata, load_metadata
 from barnabas.storage.metadata_snapshot import SnapshotId
+from barnabas.storage.quorum_log import QuorumLog
 from barnabas.storage.recovery import metadata_missing
-from barnabas.storage.truncate import delete_before
 
 T = TypeVar("T")
-Decide: TypeAlias = Callable[[Image], Decision[T]]
-Subscriber: TypeAlias = Callable[[Sequence[MetadataRecord]], None]
 
-METADATA_PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
 METADATA_LOG_CONFIG: Final = LogConfig(
     max_message_bytes=8 * 1024 * 1024, retention_ms=-1, retention_bytes=-1, segment_ms=FOREVER
 )
-"""Snapshots alone say what of this log may go."""
+"""Only snapshots decide what of this log may be deleted."""
 
-RETRY_S: Final = 0.1
-_SNAPSHOTS_KEPT: Final = 2
-
-
-class ClusterMetadata(Protocol):
-    """All that services may know of where the metadata comes from, and how it is changed."""
-
-    @property
-    def image(self) -> Image:
-        """The state now. It changes with every commit: keep nothing of it over an await."""
-        ...
-
-    async def commit(self, decide: Decide[T]) -> T:
-        """Decide on the state as it is then; the reply comes when the decision is durable and applied."""
-        ...
-
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Have the records of every commit from now on, once they are applied."""
-        ...
+_NO_LEADER: Final = -1
 
 
 class MetadataLogConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,45 +61,54 @@ class MetadataLogConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_records_between_snapshots: int = 200_000
     """A snapshot is taken after so many records."""
     max_waiting_commits: int = 1000
-    """Commits that wait for their turn; one more is refused."""
+    """Commits that are not done, decided or not; one more is refused."""
+
+
+class _Decided(NamedTuple):
+    """What to wait for, and what to answer then."""
+
+    awaited: Commit | None
+    reply: object = None
+    refusal: BarnabasError | None = None
+
+
+class NoPeers:
+    """The other nodes of a quorum of one."""
+
+    async def ask(self, to: int, request: Request) -> Answer:
+        """Nobody is there to be asked."""
+        raise AssertionError(f"a sole voter asks node {to} {request}")
 
 
 class MetadataLog:
-    """`ClusterMetadata` on the disk of one node, which is its only controller. Made by `open`."""
+    """The metadata of a node, and its part in the quorum. Made by `open`; `start` before anything is committed."""
 
     def __init__(
         self,
-        log: Log,
+        log: QuorumLog,
         loaded: LoadedMetadata,
+        node: RaftNode,
         *,
         offload: Offload,
         clock: Clock,
-        node_id: int,
         config: MetadataLogConfig,
     ) -> None:
         self._log = log
-        self._image = loaded.image
-        self._snapshots = loaded.snapshots
         self._offload = offload
         self._clock = clock
         self._config = config
+        self._applied = AppliedMetadata(log, loaded, offload)
+        self._driver = RaftDriver(node, log, self._applied, NoPeers(), offload=offload, clock=clock)
         self._turn = asyncio.Lock()
-        self._waiting = 0
+        self._under_way = 0
         self._assumed: list[MetadataRecord] = []  # applied, and not written yet: see `assume`
-        self._subscribers: list[Subscriber] = []
-        self._failure: str | None = None
         self._is_closed = False
-        self._bytes_since_snapshot = loaded.replayed_bytes
-        self._records_since_snapshot = loaded.replayed_records
+        self._commits = self._snapshots_taken = 0
+        self._snapshot_task: asyncio.Task[None] | None = None
         self.snapshot: SnapshotId | None = loaded.snapshot
         """The newest snapshot."""
-        self.leader_id = node_id
-        self.epoch = max(log.epochs.latest, loaded.snapshot.epoch if loaded.snapshot else 0, 0) + 1
-        """The epoch that this start of the node leads in."""
-        self.high_watermark = log.end_offset
-        """The offset up to which the log is committed and applied."""
         self.notes = tuple(loaded.notes)
-        """What opening found that somebody should read."""
+        """Findings of opening the log, for the operator."""
 
     @classmethod
     def open(
@@ -123,10 +117,11 @@ class MetadataLog:
         *,
         offload: Offload,
         clock: Clock | None = None,
+        dice: Dice | None = None,
         node_id: int = 0,
         config: MetadataLogConfig | None = None,
     ) -> "MetadataLog":
-        """Load the newest snapshot and what the log has after it; a log that is not there is made.
+        """Load the newest snapshot and the log after it; a missing log is created.
 
         Blocks: for the start, before the loop serves. Damage that no snapshot makes up for is `CorruptLog`.
         """
@@ -135,251 +130,233 @@ class MetadataLog:
             raise metadata_missing(directory, "is missing")
         log = data_dir.create_log(METADATA_PARTITION, METADATA_LOG_CONFIG)
         log.config = METADATA_LOG_CONFIG  # whoever opened it may not have known what it is
+        replica = ReplicaKey(node_id)
+        voters = VoterSet.of([Voter(replica)])
         with data_dir.health.guarded():
-            loaded = load_metadata(log)
-        if has_others and log.end_offset == 0:
-            raise metadata_missing(directory, "is empty")
+            loaded = load_metadata(log, replica=replica, static_voters=voters)
+            if loaded.reader.unfinished_at is not None:
+                # Nobody was told that it is there, and the epoch that this node is about to lead ends it.
+                loaded.notes.append(f"an interrupted commit at offset {loaded.reader.unfinished_at} is passed over")
+            if has_others and log.end_offset == 0:
+                raise metadata_missing(directory, "is empty")
+            quorum_log = QuorumLog(log, loaded.snapshots)
+            restored = quorum_log.restored(loaded.voters)
+        node = RaftNode(
+            replica, loaded.image.cluster_id or "", restored, dice=dice or SystemDice(), static_voters=voters
+        )
         return cls(
-            log,
+            quorum_log,
             loaded,
+            node,
             offload=offload,
             clock=clock or SystemClock(),
-            node_id=node_id,
             config=config or MetadataLogConfig(),
         )
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Take part in the quorum; a sole voter leads when this returns, unless there is no room on the disk."""
+        self._applied.begin = tasks.create_task
+        self._applied.on_applied = lambda: self._take_snapshot_if_due(tasks)
+        tasks.create_task(self._driver.run(), name="quorum")
+        await self._driver.wait_started()
 
     @property
     def image(self) -> Image:
         """The state now."""
-        return self._image
+        return self._applied.image
 
     @property
     def end_offset(self) -> int:
-        """The end of the log, a commit under way included."""
+        """The end of the log, what is not committed yet included."""
         return self._log.end_offset
 
     @property
     def log_start_offset(self) -> int:
         """Where the log begins; what came before is in a snapshot."""
-        return self._log.log_start_offset
+        return self._log.start_offset
 
     @property
-    def leader_epoch(self) -> int:
-        """Another word for `epoch`."""
-        return self.epoch
+    def applied_offset(self) -> int:
+        """The offset up to which the image has the log."""
+        return self._applied.applied_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which the log is committed."""
+        return self._applied.high_watermark
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the quorum is in, as far as this node knows."""
+        return self._driver.node.quorum.epoch
+
+    @property
+    def quorum(self) -> Quorum:
+        """Who commits changes, as far as this node knows."""
+        node, now_ms = self._driver.node, self._clock.now_ms()
+        replicas = [
+            (each.is_voter, QuorumReplica(each.key.node_id, each.key.directory_id, each.end_offset, now_ms, now_ms))
+            for each in node.describe()
+        ]
+        leader_id = _NO_LEADER if node.quorum.leader_id is None else node.quorum.leader_id
+        voters = tuple(replica for is_voter, replica in replicas if is_voter)
+        observers = tuple(replica for is_voter, replica in replicas if not is_voter)
+        return Quorum(leader_id, node.quorum.epoch, self.high_watermark, voters, observers)
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Have the records of every commit from now on, once they are applied.
+        """Call with the records of every commit from now on, once they are applied.
 
-        It is called on the loop, must not wait and must not raise; one that does is no reason to pass over the others.
+        The callback runs on the loop, must not wait and must not raise; if one does, the others are still called.
         """
-        self._subscribers.append(subscriber)
+        self._applied.subscribe(subscriber)
+
+    def report(self, metrics: Metrics) -> None:
+        """Name what is counted here."""
+        metrics.counter("metadata_commits_total", "Metadata changes that were written.", lambda: self._commits)
+        metrics.gauge("metadata_commits_waiting", "Metadata changes that wait.", lambda: self._under_way)
+        metrics.counter(
+            "metadata_snapshots_total", "Metadata snapshots that were taken.", lambda: self._snapshots_taken
+        )
 
     # Committing
 
     async def commit(self, decide: Decide[T]) -> T:
-        """Decide on the current image, write that down, apply it, tell the subscribers, and give the reply.
+        """Decide on all that is decided, have it committed, apply it, tell the subscribers, and give the reply.
 
-        What `decide` refuses passes through, and nothing is changed. `StorageError`: the image is as it was. Once
-        something is written the commit is brought to its end even if the caller gives up.
+        What `decide` refuses passes through, and nothing is changed. Once something is written the commit goes on even
+        if the caller gives up. For other refusals see `ClusterMetadata`.
         """
-        if self._waiting >= self._config.max_waiting_commits:
-            raise ControllerBusy(f"{self._waiting} changes of the metadata wait already; try again")
-        self._waiting += 1
+        if self._under_way >= self._config.max_waiting_commits:
+            raise ControllerBusy(f"{self._under_way} metadata changes are already in progress; try again")
+        self._under_way += 1
+        decided: _Decided | None = None
         try:
-            await self._turn.acquire()
+            async with self._turn:
+                decided = await self._decide(decide)
+            if decided.awaited is not None:
+                await asyncio.shield(decided.awaited.done)
+            if decided.refusal is not None:
+                raise decided.refusal
+            return cast("T", decided.reply)
         finally:
-            self._waiting -= 1
-        try:
-            self._check_open()
-            decision = decide(self._image)
+            self._under_way -= 1
+            decided = None  # or a refusal would hold itself, by its traceback
+
+    async def _decide(self, decide: Decide[T]) -> "_Decided":
+        """Decide; what is decided, a refusal too, may rest on something that is still on its way."""
+        epoch = self._check_leads()
+        if self._driver.no_room is not None and self.applied_offset == self._log.end_offset:
+            # Its epoch has not begun in the log, and cannot for now: what needs no writing is answered all the same.
+            decision = decide(self.image)
             if decision.records:
-                await self._encode_and_append([*self._assumed, *decision.records])
-                await _finish(self._settle(decision.records))
-            return decision.reply
-        finally:
-            self._turn.release()
+                raise self._driver.no_room
+            return _Decided(None, decision.reply)
+        before = self._applied.last_commit
+        try:
+            decision = decide(self._applied.image_to_decide_on(epoch))
+        except BarnabasError as refusal:
+            return _Decided(before, refusal=refusal)
+        if not decision.records:
+            return _Decided(before, decision.reply)
+        return _Decided(await self._write(epoch, decision.records), decision.reply)
 
-    def commit_now(self, decide: Decide[T]) -> T:
-        """The same, here and now: for the start, before the loop serves."""
-        assert not self._turn.locked(), "a commit is under way; use commit"
-        self._check_open()
-        decision = decide(self._image)
-        if decision.records:
-            self._commit_now(decision.records)
-        return decision.reply
+    async def _write(self, epoch: int, records: Sequence[MetadataRecord]) -> Commit:
+        """Append a decision, and what was assumed before it. What is decided stands meanwhile: nothing else is."""
+        written = [*self._assumed, *records]
+        timestamp_ms = self._clock.now_ms()
+        batches = [batch async for batch in in_turns(encode_batches(written, timestamp_ms=timestamp_ms), per_turn=1)]
+        commit = Commit(bytearray().join(batches), epoch, records)
+        self._driver.propose(commit)
+        await _settled(commit.appended)
+        self._assumed.clear()
+        self._commits += 1
+        return commit
 
-    def _commit_now(self, records: Sequence[MetadataRecord]) -> None:
-        now_ms, written = self._clock.now_ms(), [*self._assumed, *records]
-        self._append(written, encode_commit(written, timestamp_ms=now_ms), now_ms=now_ms)
-        with self._failing():
-            self._log.flush()
-            self._apply(records)
-        self._notify(records)
-        if self._is_snapshot_due:
-            self._take_snapshot_now()
+    def _check_leads(self) -> int:
+        """The epoch to decide in."""
+        if self._is_closed:
+            raise NotController("this node is shutting down")
+        if self._applied.failure is not None:
+            raise StorageError(f"the metadata log has failed and accepts no more changes: {self._applied.failure}")
+        self._log.health.check()
+        epoch = self._driver.leading_epoch
+        if epoch is None:
+            raise NotController("this node does not lead the quorum")
+        return epoch
 
     def assume(self, decide: Decide[T]) -> T:
-        """Decide and apply, but write nothing down, for there is no room: for the start, before the loop serves.
+        """Decide and apply without writing, since there is no space: for the start, before the loop serves.
 
         What is assumed is written with the next commit, or by `write_assumed`.
         """
-        decision = decide(self._image)
+        decision = decide(self.image)
         for record in decision.records:
-            self._image.apply(record)
+            self.image.apply(record)
         self._assumed += decision.records
-        self._notify(decision.records)
+        self._applied.tell(decision.records)
         return decision.reply
 
-    def write_assumed(self) -> bool:
-        """Write down what was assumed, here and now; whether nothing is left of that."""
-        if self._assumed and not self._turn.locked():
-            with suppress(StorageExhausted):
-                self._commit_now([])
+    async def write_assumed(self) -> bool:
+        """Write what was assumed, if there is space by now; returns whether nothing is left to write."""
+        if self._assumed and not self._turn.locked():  # else the commit under way writes it, or the next call
+            async with self._turn:
+                with suppress(StorageExhausted, NotController):
+                    commit = await self._write(self._check_leads(), [])
+                    await asyncio.shield(commit.done)
         return not self._assumed
 
     async def close(self) -> None:
-        """Let the commit under way finish and refuse all others. The log is closed with its data directory."""
+        """Let the commits in progress finish and refuse all others. The log is closed with its data directory."""
         self._is_closed = True
         async with self._turn:
-            pass
+            last = self._applied.last_commit
+        if last is not None:
+            await asyncio.wait([last.done])
+        await self.wait_snapshot()
+        await self._driver.close()
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise NotController("this node is shutting down")
-        if self._failure is not None:
-            raise StorageError(f"the metadata log failed before and takes no more: {self._failure}")
-        self._log.context.health.check()
+    # Snapshots. A commit that brings one about does not wait for it.
 
-    async def _encode_and_append(self, records: Sequence[MetadataRecord]) -> None:
-        """What is decided stands while it is encoded: nothing else is committed meanwhile."""
-        now_ms = self._clock.now_ms()
-        batches = [batch async for batch in in_turns(encode_batches(records, timestamp_ms=now_ms), per_turn=1)]
-        self._check_open()
-        self._append(records, bytearray().join(batches), now_ms=now_ms)
-
-    def _append(self, records: Sequence[MetadataRecord], data: bytearray, *, now_ms: int) -> None:
-        self._log.append(data, leader_epoch=self.epoch, now_ms=now_ms)
-        self._assumed.clear()
-        self._bytes_since_snapshot += len(data)
-        self._records_since_snapshot += len(records)
-
-    async def _settle(self, records: Sequence[MetadataRecord]) -> None:
-        """All that is left to do once a commit is in the log."""
-        with self._failing():
-            await self._sync()
-            self._apply(records)
-        self._notify(records)
-        if self._is_snapshot_due:
-            await self._take_snapshot()
-
-    async def _sync(self) -> None:
-        """Make what is appended durable, however long there may be no room or no descriptor for that."""
-        while True:
-            try:
-                plan = self._log.begin_flush()
-                if plan is not None:
-                    await self._offload.run(plan.run)
-                    self._log.end_flush(plan)
-                return
-            except OSError as error:
-                refusal = self._log.context.health.fail(error)
-                if not isinstance(refusal, StorageExhausted):
-                    raise refusal from error
-            except StorageExhausted:
-                pass
-            await asyncio.sleep(RETRY_S)
-
-    def _apply(self, records: Sequence[MetadataRecord]) -> None:
-        assert self._log.flushed_offset == self._log.end_offset
-        for record in records:
-            self._image.apply(record)
-        self.high_watermark = self._log.end_offset
-
-    def _notify(self, records: Sequence[MetadataRecord]) -> None:
-        errors = []
-        for subscriber in self._subscribers:
-            try:
-                subscriber(records)
-            except Exception as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
-
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Around what must not fail half way: the log and the image may differ then, and no commit may follow."""
-        try:
-            yield
-        except BaseException as error:
-            self._failure = str(error) or type(error).__name__
-            raise
-
-    # Snapshots. A commit that brings one about stands, whatever becomes of it.
-
-    @property
-    def _is_snapshot_due(self) -> bool:
-        return (
-            self._bytes_since_snapshot >= self._config.max_record_bytes_between_snapshots
-            or self._records_since_snapshot >= self._config.max_records_between_snapshots
+    def _take_snapshot_if_due(self, tasks: asyncio.TaskGroup) -> None:
+        applied, config = self._applied, self._config
+        is_due = (
+            applied.bytes_applied >= config.max_record_bytes_between_snapshots
+            or applied.records_applied >= config.max_records_between_snapshots
         )
+        if is_due and applied.is_between_commits and (self._snapshot_task is None or self._snapshot_task.done()):
+            applied.bytes_applied = applied.records_applied = 0
+            self._snapshot_task = tasks.create_task(self._take_snapshot(self.image.fork(), self.applied_offset))
 
-    async def _take_snapshot(self) -> None:
-        """Nothing is committed meanwhile: so the image stays as it is while it is gone over, in turns."""
-        snapshot = self._next_snapshot
-        records = [encode_record(record) async for record in in_turns(self._image.to_records())]
+    async def wait_snapshot(self) -> None:
+        """Until the snapshot that is being taken, if there is one, is there."""
+        if self._snapshot_task is not None:
+            await asyncio.wait([self._snapshot_task])
+
+    async def _take_snapshot(self, image: Image, end_offset: int) -> None:
+        """Of an image that nobody changes any more."""
+        node = self._driver.node
+        epoch = node.log.epoch_at(end_offset - 1)
+        assert epoch is not None
+        snapshot, voters = SnapshotId(end_offset, epoch), node.voters.recorded_at(end_offset)
+        records = [encode_record(record) async for record in in_turns(image.to_records())]
         try:
-            await self._offload.run(lambda: self._snapshots.write(snapshot, records))
+            await self._offload.run(lambda: self._log.write_snapshot(snapshot, records, voters))
         except OSError as error:
-            self._log.context.health.fail(error)
+            self._log.health.fail(error)
             return
-        self._end_snapshot(snapshot)
-
-    def _take_snapshot_now(self) -> None:
-        snapshot = self._next_snapshot
-        try:
-            self._snapshots.write(snapshot, [encode_record(record) for record in self._image.to_records()])
-        except OSError as error:
-            self._log.context.health.fail(error)
-            return
-        self._end_snapshot(snapshot)
-
-    @property
-    def _next_snapshot(self) -> SnapshotId:
-        return SnapshotId(self.high_watermark, self._log.epochs.latest)
-
-    def _end_snapshot(self, snapshot: SnapshotId) -> None:
-        """The snapshot is durable: what came before the one before it may go.
-
-        On the loop, though it syncs a few small files: the checkpoints that it writes are those of every log here.
-        """
         self.snapshot = snapshot
-        self._bytes_since_snapshot = self._records_since_snapshot = 0
-        try:
-            with self._log.context.health.guarded():
-                self._log.roll()  # so that whole segments end where a snapshot does
-                self._forget_before(self._snapshots.ids()[-_SNAPSHOTS_KEPT:])
-        except StorageError:
-            return  # the directory is offline, and says so to whoever comes next
-
-    def _forget_before(self, kept: Sequence[SnapshotId]) -> None:
-        if len(kept) < _SNAPSHOTS_KEPT:
-            return
-        delete_before(self._log, kept[0].end_offset)
-        for snapshot in self._snapshots.ids():
-            if snapshot < kept[0]:
-                self._snapshots.remove(snapshot)
+        self._snapshots_taken += 1
+        await self._driver.forget_history()
 
 
-async def _finish(work: Coroutine[Any, Any, None]) -> None:
-    """Do `work` to its end; whoever cancels hears of it, but only then."""
-    task = asyncio.ensure_future(work)
+async def _settled(appended: "asyncio.Future[None]") -> None:
+    """Wait for what cannot be taken back; whoever cancels hears of it, but only then."""
     cancellation: asyncio.CancelledError | None = None
-    while not task.done():
+    while not appended.done():
         try:
-            await asyncio.wait([task])
+            await asyncio.wait([appended])
         except asyncio.CancelledError as error:
             cancellation = error
-    task.result()
+    appended.result()
     if cancellation is not None:
         raise cancellation

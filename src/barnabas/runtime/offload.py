@@ -1,8 +1,8 @@
 """Blocking work away from the event loop, in pools by urgency: nothing waits behind what is less urgent than itself.
 
-Syncs are what an acknowledgement waits for, reads what a consumer waits for. Computing is opening, packing and looking
-through batches of clients: it takes as long as a client likes, so it has few threads, and the processor last. What a
-node does for itself (compaction, retention, deletion) is in the background.
+Acknowledgements wait for syncs, consumers for reads. Computing is decompressing, compressing and checking batches of
+clients: clients decide how long it takes, so it has few threads of low priority. Maintenance (compaction, retention,
+deletion) is in the background.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ NICENESS: Final = 10  # of threads whose work may wait
 
 
 class Offload(Protocol):
-    """Runs a blocking function where it does not hold up the loop. The simulation runs it in place."""
+    """Runs a blocking function where it does not block the loop. The simulation runs it in place."""
 
     async def run(self, function: Callable[[], T]) -> T: ...
 
@@ -47,7 +47,7 @@ class ThreadOffload:
         )
 
     def resize(self, max_threads: int) -> None:
-        """Have so many threads from now on; what was begun, or waits, is done by those that are there."""
+        """Use so many threads from now on; work that was begun, or waits, is done by the existing ones."""
         if max_threads != self._max_threads:
             self._pool.shutdown(wait=False)
             self._retired.append(self._pool)
@@ -58,7 +58,7 @@ class ThreadOffload:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function)
 
     def close(self) -> None:
-        """Wait for what is running and end the threads."""
+        """Wait for running work and end the threads."""
         for pool in (*self._retired, self._pool):
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -74,7 +74,7 @@ class Threads:
 
     @classmethod
     def of_system(cls, *, reads: int) -> Self:
-        """Threads of the operating system, made when they are first needed."""
+        """Threads of the operating system, started when first needed."""
         computing = max(1, min(COMPUTE_THREADS, (os.cpu_count() or 1) - 1))
         return cls(
             syncs=ThreadOffload(SYNC_THREADS, name="sync"),
@@ -85,22 +85,22 @@ class Threads:
 
     @classmethod
     def in_one(cls, offload: Offload) -> Self:
-        """One way for all kinds of work: for a simulation, which has no threads that could be busy."""
+        """One pool for all kinds of work: for the simulation, which has no threads."""
         return cls(offload, offload, offload, offload)
 
     def resize(self, *, reads: int) -> None:
-        """Have so many threads for reads, if there are any."""
+        """Use so many threads for reads, if there are any."""
         if isinstance(self.reads, ThreadOffload):
             self.reads.resize(reads)
 
     def close(self) -> None:
-        """Wait for what is running and end the threads, if there are any."""
+        """Wait for running work and end the threads, if there are any."""
         for pool in (self.compute, self.background, self.reads, self.syncs):
             if isinstance(pool, ThreadOffload):
                 pool.close()
 
 
 def _be_nice(niceness: int) -> None:
-    """Leave the processor to others. Linux has this for each thread, other systems only for the whole process."""
+    """Lower the priority of this thread. Only Linux can do this per thread; other systems have it per process."""
     if niceness and sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

@@ -4,21 +4,19 @@ The high watermark is the end of what no crash can take back: of what is on disk
 the operating system, of what is written. Consumers read below it only, so an offset never changes its meaning.
 
 A transactional batch of a client is taken only into a transaction that is open here or that the coordinator was asked
-about. It may be ended while that is asked, so a `Guard` is taken before, and markers end it (KIP-890).
+about, under a `Guard`. Who waits to be acknowledged is in `acks`, which log belongs to which partition in `logs`.
+
+A partition is led here or not, as the metadata says. One that is not takes and tells nothing. What is asked of a leader
+is of its leader epoch: when another begins, or somebody else leads, whoever waits hears so, for the same offset may
+mean other records then. What the watermark is `core.replica.leader` decides.
 
 A partition has no files until something is appended to it. Reading makes none: `find_log` says that there is no log,
 and the partition is empty from 0 to 0.
 
-Of acknowledgements that are due at once, as those of a client that pipelines are, a part is given in each turn of the
-loop.
-
 Invariants: log_start_offset <= high_watermark <= end_offset; the watermark never goes back; a waiter is called once.
 """
 
-import asyncio
-from collections import deque
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.core.errors import (
     BarnabasError,
@@ -30,16 +28,14 @@ from barnabas.core.errors import (
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import BatchHeader, read_header
 from barnabas.core.records.control import Marker, MarkerType, encode_marker
+from barnabas.core.replica.leader import Leader, check_in_sync
 from barnabas.core.replica.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
-from barnabas.core.replica.producers import ProducerStates, marker_ends
-from barnabas.runtime.flusher import Flusher
+from barnabas.core.replica.producers import ProducerStates
+from barnabas.runtime.acks import AckCallback, Acks
+from barnabas.runtime.guards import Guard, Guards
+from barnabas.runtime.logs import Logs
 from barnabas.storage.config import FlushPolicy, LogConfig
-from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Appended, Log
-
-ACKS_PER_TURN: Final = 32  # of some ten microseconds each
-
-AckCallback = Callable[[BarnabasError | None], None]
 
 
 class GrowthWaiter(Protocol):
@@ -50,70 +46,65 @@ class GrowthWaiter(Protocol):
         ...
 
 
-class Logs:
-    """The logs of a node's data directory, made when a partition is first used, and their flusher."""
+class Replication(NamedTuple):
+    """Where a partition is, as this node sees it: who it is itself, and what the metadata says."""
 
-    def __init__(self, data_dir: DataDir) -> None:
-        self.data_dir = data_dir
-        self.partitions: dict[Log, Partition] = {}
-        self.flusher: Flusher
-
-    def note_flushed(self, log: Log) -> None:
-        partition = self.partitions.get(log)
-        if partition is not None:
-            partition.note_flushed()
-
-    def note_failed(self, log: Log, error: BarnabasError) -> None:
-        partition = self.partitions.get(log)
-        if partition is not None:
-            partition.fail_waiters(error)
+    node_id: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    partition_epoch: int
+    min_insync_replicas: int
 
 
+_ALONE: Final = Replication(0, (0,), (0,), 0, 1)
 _NO_WAITERS: Final[dict[GrowthWaiter, None]] = {}
 
 
-class Guard:
-    """A transaction that the coordinator is being asked about: what it says holds until a marker ends it here."""
-
-    __slots__ = ("begins_anew", "epoch", "is_ended", "leader_epoch", "producer_id")
-
-    def __init__(self, producer_id: int, epoch: int, *, leader_epoch: int, begins_anew: bool) -> None:
-        self.producer_id = producer_id
-        self.epoch = epoch
-        self.leader_epoch = leader_epoch
-        self.begins_anew = begins_anew  # each transaction of the producer has an epoch of its own
-        self.is_ended = False
-
-
 class Partition:
-    """One partition, led here."""
+    """One partition. It is led here, alone, until the metadata says something else."""
 
     __slots__ = (
         "_acks",
         "_growth_waiters",
         "_guards",
-        "_is_acking",
+        "_held",
         "_is_synced",
+        "_leader",
         "_log",
         "_log_config",
         "_logs",
+        "_replication",
         "high_watermark",
+        "is_alone",
         "is_deleted",
+        "is_led",
         "leader_epoch",
         "name",
     )
 
-    def __init__(self, name: TopicPartition, logs: Logs, log_config: LogConfig, *, leader_epoch: int) -> None:
+    def __init__(
+        self,
+        name: TopicPartition,
+        logs: Logs,
+        log_config: LogConfig,
+        *,
+        leader_epoch: int,
+        replication: "Replication | None" = None,
+    ) -> None:
         self.name = name
         self.leader_epoch = leader_epoch
         self.high_watermark = 0
         self.is_deleted = False
+        self.is_led = True
         self._logs = logs
-        self._log: Log | None = None
-        self._acks: deque[tuple[int, AckCallback]] | None = None  # in order of their offsets
-        self._is_acking = False  # more of them are called in the next turn
+        self._held: Log | None = None  # whoever leads
+        self._log: Log | None = None  # the same while it is led here: so nobody else needs to look
+        self._leader: Leader | None = None  # once there is a log
+        self._replication = replication or _ALONE
+        self.is_alone = len(self._replication.replicas) == 1
+        self._acks: Acks | None = None
         self._growth_waiters = _NO_WAITERS
-        self._guards: dict[int, list[Guard]] | None = None  # by producer id
+        self._guards: Guards | None = None
         self._log_config = log_config
         self._is_synced = log_config.flush_policy is FlushPolicy.FSYNC
 
@@ -154,35 +145,110 @@ class Partition:
     def _check_present(self) -> None:
         if self.is_deleted:
             raise UnknownTopicOrPartition(f"{self.name} was deleted")
+        if not self.is_led:
+            raise self._not_led()
+
+    def _not_led(self) -> NotLeaderOrFollower:
+        return NotLeaderOrFollower(f"{self.name} is not led here in leader epoch {self.leader_epoch}")
 
     def _open(self) -> Log:
         self._check_present()
+        return self._hold()
+
+    def hold_log(self) -> None:
+        """Take the log that is on disk, whoever leads: for the start of a node."""
+        if self._held is None:
+            self._hold()
+
+    def _hold(self) -> Log:
         log = self._logs.data_dir.create_log(self.name, self._log_config)
-        self._log = log
+        self._held = log
         self._logs.partitions[log] = self
         self.high_watermark = log.flushed_offset
-        log.note_leader_epoch(self.leader_epoch)
+        if self.is_led:
+            self._begin_to_lead(log)
         if log.flushed_offset != log.end_offset:
             self._logs.flusher.flush_soon(log)  # it was recovered without room for all that belongs to it
         return log
 
-    def lead(self, leader_epoch: int) -> None:
-        """Lead on under another epoch."""
-        self.leader_epoch = leader_epoch
-        if self._log is not None:
-            self._log.note_leader_epoch(leader_epoch)
+    # Leading
 
-    def configure(self, log_config: LogConfig) -> None:
+    def lead(self, leader_epoch: int, replication: "Replication | None" = None) -> None:
+        """Lead under this epoch, with these replicas. What was asked in another epoch is over."""
+        self._replication = replication or _ALONE
+        self.is_alone = len(self._replication.replicas) == 1
+        if self.is_led and leader_epoch == self.leader_epoch:
+            self._note_replication()
+            return
+        self.is_led, self.leader_epoch = True, leader_epoch
+        if self._held is not None:
+            self._begin_to_lead(self._held)
+        self.fail_waiters(NotLeaderOrFollower(f"{self.name} is led in leader epoch {leader_epoch} now; try again"))
+
+    def resign(self, leader_epoch: int) -> None:
+        """Somebody else leads, or nobody: nothing is taken and nothing told here until `lead`."""
+        was_led, self.is_led, self.leader_epoch = self.is_led, False, leader_epoch
+        self._log = self._leader = None
+        if was_led:
+            self.fail_waiters(self._not_led())
+
+    def _begin_to_lead(self, log: Log) -> None:
+        self._log = log
+        log.note_leader_epoch(self.leader_epoch)
+        node_id, replicas, isr, partition_epoch, min_insync_replicas = self._replication
+        self._leader = Leader(
+            node_id,
+            epoch=self.leader_epoch,
+            start_offset=log.end_offset,
+            high_watermark=self.high_watermark,
+            replicas=replicas,
+            isr=isr,
+            partition_epoch=partition_epoch,
+            min_insync_replicas=min_insync_replicas,
+            counts_durable=self._is_synced,
+        )
+
+    def _note_replication(self) -> None:
+        """The same leadership, with other replicas or others in sync."""
+        if self._leader is not None:
+            _, replicas, isr, partition_epoch, self._leader.min_insync_replicas = self._replication
+            if self._log is not None:
+                self._note_own(self._log)  # while it was alone it was not told
+            # The time is that of followers, and counts once something fetches for them.
+            self._advance(self._leader.note_isr(isr=isr, replicas=replicas, partition_epoch=partition_epoch, now_ms=0))
+
+    def _note_own(self, log: Log) -> None:
+        """This node's own log has grown, or more of it is durable."""
+        leader = self._leader
+        if leader is not None:
+            self._advance(leader.note_own(end_offset=log.end_offset, durable_end_offset=log.flushed_offset))
+
+    def configure(self, log_config: LogConfig, *, min_insync_replicas: int = 1) -> None:
         """Settings of the topic have changed."""
+        if not self.is_alone and min_insync_replicas != self._replication.min_insync_replicas:
+            self._replication = self._replication._replace(min_insync_replicas=min_insync_replicas)
+            self._note_replication()
         self._log_config = log_config
         self._is_synced = log_config.flush_policy is FlushPolicy.FSYNC
-        if self._log is not None:
-            self._log.config = log_config
-            self._logs.flusher.note_append(self._log)
+        if self._leader is not None:
+            self._leader.counts_durable = self._is_synced
+        if self._held is not None:
+            self._held.config = log_config
+            self._logs.flusher.note_append(self._held)
             if not self._is_synced:
-                self._advance(self._log.end_offset)
+                self._note_own(self._held)
 
     # Appending
+
+    def check_in_sync(self) -> None:
+        """Refuse records that all in sync are to have while those are fewer than `min.insync.replicas`. With one
+        replica there is nothing to refuse: `is_alone` says so without a call.
+        """
+        if self._leader is not None:
+            self._leader.check_in_sync()
+        else:  # of a partition without a log, which nothing makes that is refused
+            _, replicas, isr, _, min_insync_replicas = self._replication
+            check_in_sync(len(isr), of=len(replicas), min_insync_replicas=min_insync_replicas)
 
     def append(self, data: bytearray | memoryview, *, now_ms: int) -> Appended:
         """Append as the leader; durable, and visible to consumers, once the high watermark is past it."""
@@ -190,7 +256,10 @@ class Partition:
         appended = log.append(data, leader_epoch=self.leader_epoch, now_ms=now_ms)
         self._logs.flusher.note_append(log)
         if not self._is_synced:
-            self._advance(log.end_offset)
+            if self.is_alone:
+                self._advance(log.end_offset)  # what the leader would say, without the way there
+            else:
+                self._note_own(log)
         return appended
 
     # Transactions
@@ -199,31 +268,31 @@ class Partition:
         """Whether a transactional batch may be appended without asking its coordinator."""
         return self._log is not None and self._log.producers.is_in_transaction(header)
 
-    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether a producer has a transaction open here."""
         producer = None if self._log is None else self._log.producers.get(producer_id)
-        return producer is not None and producer.transaction_start is not None and producer.epoch == epoch
+        return producer is not None and producer.transaction_start is not None and producer.epoch == producer_epoch
 
-    def begin_verification(self, producer_id: int, epoch: int, *, begins_anew: bool = False) -> Guard:
+    def begin_verification(self, producer_id: int, producer_epoch: int, *, begins_anew: bool = False) -> Guard:
         """Take a guard before the coordinator is asked; `end_verification` in any case afterwards.
 
         `begins_anew` says that the producer has a new epoch for each transaction (transaction version 2).
         """
-        self._check_producer_epoch(producer_id, epoch)
-        guard = Guard(producer_id, epoch, leader_epoch=self.leader_epoch, begins_anew=begins_anew)
+        self._check_producer_epoch(producer_id, producer_epoch)
+        guard = Guard(producer_id, producer_epoch, leader_epoch=self.leader_epoch, begins_anew=begins_anew)
         if self._guards is None:
-            self._guards = {}
-        self._guards.setdefault(producer_id, []).append(guard)
+            self._guards = Guards()
+        self._guards.take(guard)
         return guard
 
-    def _check_producer_epoch(self, producer_id: int, epoch: int) -> None:
+    def _check_producer_epoch(self, producer_id: int, producer_epoch: int) -> None:
         log = self.find_log()
         if log is not None:
-            log.producers.check_epoch(producer_id, epoch)
+            log.producers.check_epoch(producer_id, producer_epoch)
 
     def check_verified(self, guard: Guard) -> None:
         """Refuse what the coordinator has admitted when it was ended here meanwhile."""
-        self._check_producer_epoch(guard.producer_id, guard.epoch)
+        self._check_producer_epoch(guard.producer_id, guard.producer_epoch)
         if guard.leader_epoch != self.leader_epoch:
             raise NotLeaderOrFollower(f"{self.name} got another leader while its transaction was looked up")
         if guard.is_ended:
@@ -232,10 +301,7 @@ class Partition:
     def end_verification(self, guard: Guard) -> None:
         """What the guard was taken for is appended, or is not to be."""
         if self._guards is not None:
-            guards = self._guards[guard.producer_id]
-            guards.remove(guard)
-            if not guards:
-                del self._guards[guard.producer_id]
+            self._guards.release(guard)
             self._guards = self._guards or None
 
     def append_in_transaction(self, data: bytearray | memoryview, *, guard: Guard | None, now_ms: int) -> Appended:
@@ -247,7 +313,7 @@ class Partition:
             if guard is None:
                 self._check_producer_epoch(header.producer_id, header.producer_epoch)
                 raise InvalidTxnState(f"producer {header.producer_id} has no transaction open in {self.name}")
-            assert (guard.producer_id, guard.epoch) == (header.producer_id, header.producer_epoch)
+            assert (guard.producer_id, guard.producer_epoch) == (header.producer_id, header.producer_epoch)
             self.check_verified(guard)
             if guard.begins_anew:
                 log = self.find_log()
@@ -259,7 +325,7 @@ class Partition:
         marker: MarkerType,
         *,
         producer_id: int,
-        epoch: int,
+        producer_epoch: int,
         coordinator_epoch: int,
         version: int,
         now_ms: int,
@@ -271,65 +337,68 @@ class Partition:
         data = encode_marker(
             marker,
             producer_id=producer_id,
-            producer_epoch=epoch,
+            producer_epoch=producer_epoch,
             coordinator_epoch=coordinator_epoch,
             timestamp_ms=now_ms,
         )
         log = self.open_log()
         if log.producers.check_marker(read_header(data), Marker(marker, coordinator_epoch), version=version):
             self.append(data, now_ms=now_ms)
-            self._end_guards(producer_id, epoch, version=version)
+            if self._guards is not None:
+                self._guards.end(producer_id, marker_epoch=producer_epoch, version=version)
         return log.end_offset
-
-    def _end_guards(self, producer_id: int, epoch: int, *, version: int) -> None:
-        for guard in (self._guards or {}).get(producer_id, ()):
-            guard.is_ended |= marker_ends(guard.epoch, marker_epoch=epoch, version=version)
 
     # Acknowledging
 
     def call_when_acked(self, end_offset: int, callback: AckCallback) -> None:
-        """Call back when everything below `end_offset` is acknowledged, or cannot be."""
+        """Call back when everything below `end_offset` is acknowledged, or cannot be.
+
+        In the turn of the loop in which it was written: the offset is one of the leader epoch of now.
+        """
         assert self.high_watermark < end_offset
         if self._acks is None:
-            self._acks = deque()
-        if self._acks and self._acks[-1][0] > end_offset:  # a retry of something older than what others wait for
-            self._acks = deque(sorted([*self._acks, (end_offset, callback)], key=lambda each: each[0]))
-        else:
-            self._acks.append((end_offset, callback))
+            self._acks = Acks()
+        self._acks.add(end_offset, callback)
+
+    def forget_ack(self, end_offset: int, callback: AckCallback) -> None:
+        """Do not call back any more: whoever waited has given up. Nothing when it was called already."""
+        if self._acks is not None:
+            self._acks.forget(end_offset, callback)
+
+    def find_loss(self, leader_epoch: int) -> BarnabasError | None:
+        """Why nothing more that was written in a leader epoch is acknowledged here: its leadership is over, or the
+        partition is gone. Somebody who comes to wait too late is not called, and an offset alone says nothing.
+        """
+        if leader_epoch != self.leader_epoch:
+            return NotLeaderOrFollower(
+                f"written to {self.name} in leader epoch {leader_epoch}; it is {self.leader_epoch} now"
+            )
+        return self.lost_because
 
     @property
     def lost_because(self) -> BarnabasError | None:
-        """Why what is not acknowledged here never will be: somebody who comes to wait too late is not called."""
+        """Why what is not acknowledged here never will be."""
         offline_reason = self._logs.data_dir.health.offline_reason
         if self.is_deleted:
             return UnknownTopicOrPartition(f"{self.name} was deleted")
+        if not self.is_led:
+            return self._not_led()
         return None if offline_reason is None else StorageError(f"{self.name} is offline: {offline_reason}")
 
     def note_flushed(self) -> None:
         if self._is_synced and self._log is not None:
-            self._advance(self._log.flushed_offset)
+            if self.is_alone:
+                self._advance(self._log.flushed_offset)
+            else:
+                self._note_own(self._log)
 
     def _advance(self, high_watermark: int) -> None:
         if high_watermark <= self.high_watermark:
             return
         self.high_watermark = high_watermark
-        if self._acks and not self._is_acking:
-            self._acknowledge()
+        if self._acks is not None:
+            self._acks.acknowledge(high_watermark)
         self._wake()
-
-    def _acknowledge(self) -> None:
-        """Call those whose records are acknowledged, some of them in each turn."""
-        acks = self._acks
-        due: list[AckCallback] = []
-        while acks and acks[0][0] <= self.high_watermark and len(due) < ACKS_PER_TURN:
-            due.append(acks.popleft()[1])
-        # The newest first: a connection sends its answers in order, so with the oldest all of them leave, in one write.
-        for callback in reversed(due):
-            callback(None)
-        acks = self._acks  # looked up again: a callback may lead to another wait, and so to another queue
-        self._is_acking = bool(acks and acks[0][0] <= self.high_watermark)
-        if self._is_acking:
-            asyncio.get_running_loop().call_soon(self._acknowledge)
 
     def _wake(self) -> None:
         if self._growth_waiters:
@@ -339,9 +408,8 @@ class Partition:
 
     def fail_waiters(self, error: BarnabasError) -> None:
         """The log cannot be served any more: whoever waits hears why."""
-        acks, self._acks = self._acks, None
-        for end_offset, callback in acks or ():
-            callback(None if end_offset <= self.high_watermark else error)
+        if self._acks is not None:
+            self._acks.fail(error)
         self._wake()
 
     # Reading
@@ -392,8 +460,8 @@ class Partition:
         """The topic was deleted: waiters hear it; the files are removed by whoever deletes the topic."""
         self.is_deleted = True
         error = UnknownTopicOrPartition(f"{self.name} was deleted")
-        if self._log is not None:
-            self._logs.partitions.pop(self._log, None)
-            self._logs.flusher.forget(self._log, error)
-            self._log = None
+        if self._held is not None:
+            self._logs.partitions.pop(self._held, None)
+            self._logs.flusher.forget(self._held, error)
+            self._held = self._log = self._leader = None
         self.fail_waiters(error)

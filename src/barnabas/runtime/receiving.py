@@ -1,10 +1,10 @@
 """Room for frames that are being received, over all connections.
 
-A connection that wants more than there is waits its turn. Who holds room and does not get on makes way for those who
-wait: a frame that comes slower than `SLOWEST_BYTES_PER_S` is given up with its connection, after a second while others
-wait for its room, and after the time limit for frames in any case. Connections of one address share at most half of the
+A connection that needs more than is free waits its turn. A connection that holds room without progress makes way for
+those that wait: if its frame arrives slower than `SLOWEST_BYTES_PER_S`, it is closed, after a second while others wait
+for its room, and after the time limit for frames in any case. Connections of one address share at most half of the
 room, so that one host cannot keep all others out. The last part of either is for frames of an ordinary size, and of
-those who wait the one with the smallest frame is next: claiming a large frame gets nobody ahead.
+those that wait the one with the smallest frame is next: claiming a large frame is no advantage.
 
 Invariant: if none of those that hold room receives, because they wait for more or for an answer, one goes on.
 """
@@ -32,12 +32,12 @@ class Receiver(Protocol):
 
     @property
     def received(self) -> int:
-        """Bytes that came of what it holds room for."""
+        """Bytes received of what it holds room for."""
         ...
 
     @property
     def is_held_up(self) -> bool:
-        """Whether it is we who do not read on: nothing is known of how fast its client sends."""
+        """Whether reading is paused by us: then nothing is known of how fast its client sends."""
         ...
 
     def go_on(self) -> None: ...
@@ -46,7 +46,7 @@ class Receiver(Protocol):
 
 
 class ReceiveBudget:
-    """The room, who has how much of it, and who waits for some."""
+    """The room, its holders, and those that wait for it."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
@@ -62,13 +62,13 @@ class ReceiveBudget:
 
     @property
     def is_scarce(self) -> bool:
-        """Whether room should be given for what has come, not for what may come."""
+        """Whether to give room only for bytes received, not for those announced."""
         return self.free < self._limits.max_queued_bytes // 2
 
     def take(self, receiver: Receiver, size: int, *, is_there: bool = False) -> bool:
-        """Have room for `size` more bytes; False puts the connection in the queue for it.
+        """Take room for `size` more bytes; False if the connection was queued for it.
 
-        Bytes that are there already are counted whatever is free.
+        Bytes that were received already are counted in any case.
         """
         if not is_there and not self._may_take(receiver):
             self.waiting[receiver] = None
@@ -92,11 +92,14 @@ class ReceiveBudget:
         return True
 
     def _gets_on(self, holders: Iterable[Receiver], receiver: Receiver | None = None) -> bool:
-        """Whether any other of these receives, and will give back what it has. If none does, one must be let on."""
+        """Whether any other of these is receiving, and will give back its room.
+
+        If none is, one must be allowed to go on.
+        """
         return any(not each.is_held_up and each is not receiver and each not in self.waiting for each in holders)
 
     def give_back(self, receiver: Receiver) -> None:
-        """What a connection held is free; those who wait for it go on."""
+        """Release the room of a connection; those that wait for it go on."""
         size, receiver.reserved = receiver.reserved, 0
         self.holders.pop(receiver, None)
         self.waiting.pop(receiver, None)
@@ -137,14 +140,14 @@ class ReceiveBudget:
             self._look_soon()
 
     def _make_way(self) -> None:
-        """Close the slowest of those who hold room, until a good part of it is free."""
+        """Close the slowest of those that hold room, until a good part of it is free."""
         now = self._looked_at = self._loop.time()
         slow = [each for each in self.holders if self._is_too_slow(each, now, HURRY_S)]
         slow.sort(key=lambda each: each.received / (now - each.reserved_at))
         for each in slow:
             if self.free >= self._limits.max_queued_bytes // 4 and self._by_ip.get(each.ip, 0) < self._share // 2:
                 break
-            each.refuse("its request comes slowly, and others wait for the room that it takes", kind="slow request")
+            each.refuse("its request arrives slowly, and others wait for the memory it holds", kind="slow request")
 
     def _is_too_slow(self, receiver: Receiver, now: float, limit_s: float) -> bool:
         taken_s = now - receiver.reserved_at
@@ -155,14 +158,14 @@ class ReceiveBudget:
         return taken_s > limit_s and receiver.received < SLOWEST_BYTES_PER_S * taken_s
 
     def sweep(self) -> None:
-        """Give up frames that take too long whether or not anybody waits for their room."""
+        """Close connections whose frames take too long, whether or not others wait for their room."""
         now, limit_s = self._loop.time(), self._limits.max_frame_s
         for each in list(self.holders):
             if not each.is_held_up and self._is_too_slow(each, now, limit_s):
-                each.refuse(f"its request has not come after {limit_s:g} s", kind="slow request")
+                each.refuse(f"its request has not arrived completely after {limit_s:g} s", kind="slow request")
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop sweeping."""
         if self._looking is not None:
             self._looking.cancel()
 

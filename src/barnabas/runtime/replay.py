@@ -1,8 +1,8 @@
-"""Reading a log of decisions back, a piece at a time and on a thread.
+"""Reading back the log of a coordinator, a piece at a time and on a thread.
 
-What cannot be read is never taken for nothing: every byte is checked, batches must go on where the one before ended or
-later (compaction leaves gaps), and a piece without a whole batch in it is damage. All of that is a refusal, which the
-coordinator then has to say.
+Unreadable data is never skipped: every byte is checked, batches must go on where the one before ended or later
+(compaction leaves gaps), and a piece without a whole batch in it is damage. All of that is a refusal, which the
+coordinator then reports.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ _NOTHING_OLD: Final[Mapping[bytes, bool]] = MappingProxyType({})
 
 
 class Piece(NamedTuple, Generic[E]):
-    """A batch of the log, as a replay sees it: entries, in a transaction or not, or the end of one."""
+    """A batch of the log in a replay: entries, in a transaction or not, or the end of a transaction."""
 
     entries: Sequence[E]
     transaction: int | None = None  # the producer id of the transaction that it is in, or ends
@@ -48,7 +48,7 @@ class Format(Protocol[E_co]):
 
 
 def reading(plan: ReadPlan, of: Format[E]) -> Callable[[], tuple[list[Piece[E]], int | None]]:
-    """Read and decode the next part of the log: its batches, and the offset after them; None when nothing is left."""
+    """Read and decode the next part of the log: its batches, and the offset after them; None if nothing is left."""
 
     def read() -> tuple[list[Piece[E]], int | None]:
         located = plan.locate(READ_BYTES)
@@ -73,7 +73,7 @@ def reading(plan: ReadPlan, of: Format[E]) -> Callable[[], tuple[list[Piece[E]],
             records = [each for each in decode_records(data, position, header) if each.offset >= plan.offset]
             pieces.append(_piece_of(records, header.producer_id if header.is_transactional else None, of))
         if next_offset is None:
-            raise CorruptLog(f"{located.file.path} at position {located.position}: no whole batch is there")
+            raise CorruptLog(f"{located.file.path} at position {located.position}: there is no whole batch")
         return pieces, next_offset
 
     return read
@@ -91,11 +91,11 @@ def _piece_of(records: Sequence[Record], transaction: int | None, of: Format[E])
 
 
 class BeyondTheEnd(CorruptLog):
-    """A batch is where none should be, unless the log has grown meanwhile."""
+    """There is a batch beyond the end, unless the log has grown meanwhile."""
 
 
 def _check_nothing_is_left(plan: ReadPlan) -> None:
-    """A batch whose offset is damaged must not pass for one that was appended after the plan was made."""
+    """A batch with a damaged offset must not be taken for one that was appended after the plan was made."""
     found = plan._replace(bound=_NO_BOUND, end_position=None).locate(1)
     if found is not None:
         raise BeyondTheEnd(f"{found.file.path} at position {found.position}: a batch claims offsets past the log's end")

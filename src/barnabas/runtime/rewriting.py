@@ -1,13 +1,13 @@
-"""Rewriting a log of decisions that an earlier version has written in another format, once it is loaded.
+"""Rewriting the log of a coordinator that an earlier version has written in another format, once it is loaded.
 
 A record of the earlier format and one of the new have different keys, so compaction would keep both, and an old one
-could outlive what replaced it. So everything that is known under old keys is written once more, and the old keys are
-deleted. All records of a batch that does so have a header, `REWRITTEN`, for they say nothing new: a replay takes an
-entry as it was before, which supersedes no offset that is pending, and leaves out what deletes an old key.
+could outlive what replaced it. So everything under old keys is written again under new ones, and the old keys are
+deleted. All records of a batch that does so have a header, `REWRITTEN`, for they say nothing new: a replay applies an
+entry as of its original place, so it supersedes no pending offset, and ignores the deletion of an old key.
 
-A crash may come between any two batches. What follows from what is in the log is the same before and after each, and
-the next start goes on with the old keys that are left. Offsets that are pending come first, while nobody else writes:
-what their partitions have, then they themselves, as part of the same transactions, then the end of their old keys.
+A crash may occur between any two batches. The state that the log yields is the same before and after each, and the next
+start goes on with the remaining old keys. Offsets that are pending come first, while nobody else writes: what their
+partitions have, then they themselves, as part of the same transactions, then the end of their old keys.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ Pair = tuple[bytes, bytes | None]
 
 
 class Rewritable(Protocol[E]):
-    """What a coordinator says of its old keys."""
+    """What rewriting needs of a coordinator."""
 
     partition: "Partition"
     has_old: bool
@@ -53,7 +53,7 @@ class Rewritable(Protocol[E]):
 
 
 async def rewrite_old(to: Rewritable[E]) -> None:
-    """Have nothing of the earlier format in the log any more, but what compaction has yet to remove."""
+    """Rewrite everything of the earlier format; only what compaction has yet to remove is left."""
     if not to.has_old:
         return
     count = len(to.old_keys)
@@ -80,7 +80,7 @@ async def _rewrite_all(to: Rewritable[E]) -> None:
 
 
 def forget_old(to: Rewritable[E], entries: Sequence[E]) -> None:
-    """These were written while something of the earlier format was left: it must not come back when they go."""
+    """These records replaced some of the earlier format, which must not reappear when they are deleted."""
     keys = [key for key in map(to.old_key, entries) if key in to.old_keys]
     if keys:
         with suppress(StorageExhausted, RecordTooLarge):  # what was written stands; the next start sees to the rest
@@ -88,7 +88,7 @@ def forget_old(to: Rewritable[E], entries: Sequence[E]) -> None:
 
 
 def _rewrite(to: Rewritable[E], keys: Sequence[bytes]) -> None:
-    """Write what is known under old keys, and delete those, in one batch if it can hold all."""
+    """Write the entries under old keys again, and delete the old keys, in one batch if it can hold all."""
     pairs = [pair for key in keys for pair in (*_known_under(to, key), (key, None))]
     try:
         to.append_pairs(pairs, None, (REWRITTEN,))

@@ -1,13 +1,13 @@
-"""Reading through the logs, slowly and all the time, so that damage is heard of before a consumer comes to it.
+"""Reading through the logs, slowly and continuously, so that damage is found before a consumer reaches it.
 
-What is on disk and was right once may not stay so, and recovery reads only what was not known to be durable. Here every
-byte that is written is read again, a piece at a time on a thread, and its checksums are looked at. Damage is one line
-in the log for each place, and counted; nothing is changed: `barnabas topic repair` does that.
+Data on disk may decay, and recovery reads only what was not known to be durable. Here every byte is read again, a piece
+at a time on a thread, and its checksums are verified. Damage is one line in the log for each place, and counted;
+nothing is changed: `barnabas topic repair` does that.
 
-Where it stands is kept in the data directory now and then, so that a node that is restarted often comes to the end of
-its logs nevertheless.
+The position is saved in the data directory regularly, so that a node that is restarted often still gets through its
+logs.
 
-Invariants: one piece at a time; a finding counts only if the log still is what it was when the piece was read.
+Invariants: one piece at a time; a finding counts only if the log is still the same as when the piece was read.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class Scrubbing:
         """How many damaged places were found."""
 
     async def check_piece(self) -> int | None:
-        """Check the next piece; how many bytes that were, or None at the end of a round."""
+        """Check the next piece; returns its size in bytes, or None at the end of a round."""
         if self._file is None:
             await self._load()
         if self._names is None:
@@ -83,7 +83,7 @@ class Scrubbing:
         self._names = names
 
     def _find_segment(self, each: Log) -> Segment | None:
-        """The segment of a log to go on with; None when all were read."""
+        """The segment of a log to continue with; None if all were read."""
         segments = each.segments
         if self._segment is None or not any(segment is self._segment for segment in segments):
             self._segment = next((segment for segment in segments if segment.base_offset >= self._next_base), None)
@@ -136,8 +136,8 @@ class Scrubbing:
             self._places[place] = None
         self.damaged += 1
         log.error(
-            "%s is damaged from offset %d on: %s at position %d: %s. What comes after it can still be read. To step "
-            "over the damage, stop the node and run: barnabas topic repair %s --data-dir %s",
+            "%s is damaged from offset %d on: %s at position %d: %s. The records after it can still be read. To "
+            "skip the damage, stop the node and run: barnabas topic repair %s --data-dir %s",
             each.partition,
             offset,
             segment.log_path,
@@ -165,7 +165,7 @@ class Scrubbing:
         self._start = next(iter(self._file.offsets.items()), None)
 
     async def save(self) -> None:
-        """Keep where it stands."""
+        """Save the position."""
         if self._file is None:
             return
         for name in list(self._file.offsets):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar
 
-from barnabas.core.coordination import TimerChange, Within
+from barnabas.core.coordination import Outcome, TimerChange, Within
 from barnabas.core.transactions import old_encoding
 from barnabas.core.transactions.decision import TransactionTimer
 from barnabas.core.transactions.encoding import decode, encode_key, encode_value
@@ -11,7 +11,7 @@ from barnabas.core.transactions.expiring import timers_after_load
 from barnabas.core.transactions.records import TransactionEntry, TransactionRecord
 from barnabas.core.transactions.transactions import Transactions
 from barnabas.runtime.clock import Clock
-from barnabas.runtime.coordinator import Coordinator, OutcomeLike
+from barnabas.runtime.coordinator import Coordinator
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Partition
 
@@ -38,8 +38,8 @@ class TransactionCoordinator(Coordinator[TransactionEntry]):
         self._on_timeout = on_timeout
 
     @property
-    def epoch(self) -> int:
-        """What its markers are told by, from those of a coordinator that was replaced."""
+    def coordinator_epoch(self) -> int:
+        """The epoch in its markers, which distinguishes them from those of a replaced coordinator."""
         return self.partition.leader_epoch
 
     def encode(self, entry: TransactionEntry) -> tuple[bytes, bytes | None]:
@@ -60,7 +60,7 @@ class TransactionCoordinator(Coordinator[TransactionEntry]):
     def apply(self, entry: TransactionEntry) -> None:
         self.transactions.apply(entry)
 
-    def carry_out(self, outcome: OutcomeLike[TransactionEntry], *, within: Within | None = None) -> bool:
+    def carry_out(self, outcome: Outcome[TransactionEntry], *, within: Within | None = None) -> bool:
         is_written = super().carry_out(outcome, within=within)
         # Here, and not by whoever asked for the end: that one may be gone before it is durable.
         for entry in outcome.records if is_written else ():

@@ -1,9 +1,9 @@
-"""Turns of the loop for work whose length a client chooses: a little of it, then everybody else, then a little more.
+"""Turns of the loop for work whose length a client chooses: a little of it, then all other work, then a little more.
 
-What is done between two turns is counted in elements, not in time, so that a seed repeats a run. All such work of a
-loop stands in one line, and one is let on in every other turn of the loop, so that a hundred large requests hold it no
-longer at a time than one does. The turn in between is for what has come meanwhile: a short request that takes two
-turns, one to be read and one to be answered, waits for one piece of this work and not for two.
+The work of one turn is measured in elements, not in time, so that a seed repeats a run. All such work of a loop is in
+one queue, and one item goes on in every other turn of the loop, so that a hundred large requests block it no longer at
+a time than one does. The turn in between is for new work: a short request that takes two turns, one to be read and one
+to be answered, waits for one piece of this work and not for two.
 
 An await is a gap: what was looked up before a turn may be gone after it.
 """
@@ -16,16 +16,16 @@ from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
-PER_TURN: Final = 50
-"""Elements of a few microseconds each that are seen to in one turn."""
+PER_TURN: Final = 20
+"""Elements of a few microseconds each that are handled in one turn."""
 
 
 LETTERS: Final = 50
-"""So many of a name take as long as an element."""
+"""So many letters of a name take as long as an element."""
 
 
 class _Line:
-    """Who waits for a turn of one loop."""
+    """The queue for turns of one loop."""
 
     __slots__ = ("_is_moving", "_loop", "_waiting")
 
@@ -54,7 +54,7 @@ class _Line:
             self._is_moving = False
 
     def _rest(self) -> None:
-        """Called in the turn of the loop in which the one who was let on does its work."""
+        """Called in the turn of the loop in which the item that goes on does its work."""
         self._loop.call_soon(self._move)
 
 
@@ -62,7 +62,7 @@ _lines: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Line]] = WeakKeyDict
 
 
 async def next_turn() -> None:
-    """Let everybody else on, and wait in line for a turn of the loop."""
+    """Yield to all other work, and queue for a turn of the loop."""
     loop = asyncio.get_running_loop()
     line = _lines.get(loop)
     if line is None:
@@ -73,10 +73,10 @@ async def next_turn() -> None:
 async def in_turns(
     elements: Iterable[T], *, per_turn: int = PER_TURN, letters: Callable[[T], int] | None = None
 ) -> AsyncIterator[T]:
-    """The elements, so many in each turn. They must not change meanwhile: of what others change give a copy.
+    """The elements, so many in each turn.
 
-    Where a name is gone over letter by letter, as Java's hash of it is, `letters` are those of an element: it may have
-    30,000, and counts for as many elements as that takes.
+    They must not change meanwhile: pass a copy of what others change. If a name is processed letter by letter, as for
+    Java's hash, `letters` returns those of an element: it may have 30,000, and counts as several elements.
     """
     left = per_turn
     for element in elements:
@@ -96,7 +96,7 @@ async def pieces(elements: Sequence[T], *, per_turn: int = PER_TURN) -> AsyncIte
 
 
 def is_over(steps: Generator[None, None, object]) -> bool:
-    """Take one step of some work, here and now; whether it was the last."""
+    """Do one step of some work now; returns whether it was the last."""
     try:
         next(steps)
     except StopIteration:
@@ -105,7 +105,7 @@ def is_over(steps: Generator[None, None, object]) -> bool:
 
 
 async def finish(steps: Generator[None, None, T]) -> T:
-    """Take all steps of some work, each in a turn of its own; the first at once. Gives what the work returns."""
+    """Do all steps of some work, each in its own turn; the first at once. Returns the result of the work."""
     while True:
         try:
             next(steps)

@@ -1,1 +1,4 @@
-"""The verbs, free of any protocol: produce, fetch, topics, settings. An edge translates a request into one of them."""
+"""The verbs, independent of any protocol: produce, fetch, topics, settings.
+
+An edge translates a request into one of them.
+"""

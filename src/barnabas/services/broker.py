@@ -1,22 +1,24 @@
 """Everything an edge may use of a node: its state and its verbs, built by `node`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from barnabas.core.metadata.image import Image
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.cluster_metadata import ClusterMetadata
 from barnabas.runtime.dice import Dice
-from barnabas.runtime.metadata_log import MetadataLog
+from barnabas.runtime.logs import Logs
+from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Threads
-from barnabas.runtime.partition import Logs
-from barnabas.services.broker_config import BrokerConfig
+from barnabas.services.access import Access
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.groups import GroupService
-from barnabas.services.live_config import LiveConfig
 from barnabas.services.markers import Markers
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.served import ServedTopics
+from barnabas.services.settings.broker_config import BrokerConfig
+from barnabas.services.settings.live_config import LiveConfig
 from barnabas.services.topics import Topics
 from barnabas.services.transactions import TransactionService
 
@@ -30,7 +32,7 @@ class Broker:
     clock: Clock
     dice: Dice
     threads: Threads
-    metadata: MetadataLog
+    metadata: ClusterMetadata
     logs: Logs
     served: ServedTopics
     topics: Topics
@@ -41,8 +43,8 @@ class Broker:
     groups: GroupService
     markers: Markers
     transactions: TransactionService
-    host: str = ""  # where clients are told to connect
-    port: int = 0
+    access: Access = field(default_factory=Access)
+    metrics: Metrics = field(default_factory=Metrics)
 
     @property
     def image(self) -> Image:

@@ -1,4 +1,4 @@
-"""Committing very many offsets at once: in pieces, so that it neither holds the loop nor is too large to write."""
+"""Committing very many offsets at once: in pieces, which neither block the loop nor are too large to write."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,31 +8,34 @@ import msgspec
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.groups.offsets import CommitRequest, PartitionErrors
+from barnabas.runtime.letting_go import let_go_flat
 from barnabas.runtime.turns import pieces
 
-OFFSETS_PER_TURN: Final = 80
-"""Of one decision: its batch is far below `MAX_DECISION_BYTES`, whatever metadata the offsets have."""
+OFFSETS_PER_TURN: Final = 40
+"""The most offsets of one decision: its batch is far below `MAX_DECISION_BYTES`, whatever metadata the offsets have."""
 
 Commit = Callable[[CommitRequest], Awaitable[PartitionErrors]]
 
 
 async def commit_in_pieces(request: CommitRequest, commit: Commit) -> PartitionErrors:
-    """Commit all offsets of a request, so many at a time. What refuses the first piece refuses the whole.
+    """Commit all offsets of a request, so many at a time.
 
-    A later piece may be refused by itself, as members come and go meanwhile: its partitions have that error then.
+    If the first piece is refused, so is the whole. A later piece may be refused separately, since members may join and
+    leave meanwhile: then its partitions get that error.
     """
     first, rest = request.offsets[:OFFSETS_PER_TURN], request.offsets[OFFSETS_PER_TURN:]
     if not rest:
         return await commit(request)
-    errors = await commit(msgspec.structs.replace(request, offsets=first))
+    errors = list(await commit(msgspec.structs.replace(request, offsets=first)))
     begun = []
     async with asyncio.TaskGroup() as tasks:  # all of them wait for the same disk: not one after another
         async for piece in pieces(rest, per_turn=OFFSETS_PER_TURN):
             part = msgspec.structs.replace(request, offsets=piece)
             begun.append(tasks.create_task(_commit_piece(part, commit)))
     for task in begun:
-        errors += task.result()
-    return errors
+        errors.extend(task.result())
+    let_go_flat(begun, rest)
+    return tuple(errors)
 
 
 async def _commit_piece(request: CommitRequest, commit: Commit) -> PartitionErrors:

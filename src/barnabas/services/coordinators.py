@@ -1,9 +1,9 @@
-"""Which coordinator a group or a transactional id has: the partitions of an internal topic led by this node, loaded.
+"""The coordinators of groups or transactional ids: the loaded partitions of an internal topic that this node leads.
 
-Groups are spread over the partitions of `__consumer_offsets` by the hash of their names, the one that Kafka has, and
-transactional ids over those of `__transaction_state`. The topic is made when it is first needed. What is in it is
-loaded when the node starts, and a request waits for that a little; one that comes too early is told to try again.
-Where it cannot be read, that is the answer to all requests that need it; lists are refused rather than cut short.
+Groups are spread over the partitions of `__consumer_offsets` by Kafka's hash of their names, and transactional ids over
+those of `__transaction_state`. The topic is created when it is first needed. Its partitions are loaded when the node
+starts, and a request waits a little for that; one that comes too early gets a retriable error. If a partition cannot be
+read, all requests that need it are refused; lists are refused rather than incomplete.
 """
 
 import asyncio
@@ -31,9 +31,12 @@ _POWERS: Final = [pow(31, _HASHED_AT_ONCE - 1 - place, 2**32) for place in range
 
 
 def java_hash(text: str) -> int:
-    """The hash of a string as Java computes it, which decides where a name lives."""
-    value = 0
+    """Java's hash of a string, which decides on the partition of a name."""
     units = memoryview(text.encode(_UTF16, "surrogatepass")).cast("H")
+    value = 0
+    if len(units) <= _HASHED_AT_ONCE:
+        value = int(sum(map(mul, units, _POWERS[-len(units) :]))) % 2**32
+        return value - 2**32 if value >= 2**31 else value
     for at in range(0, len(units), _HASHED_AT_ONCE):  # names may be long: no loop over their letters here
         some = units[at : at + _HASHED_AT_ONCE]
         hashed = sum(map(mul, some, _POWERS[-len(some) :]))
@@ -42,13 +45,13 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(name: str, count: int) -> int:
-    """Which of the topic's partitions a group or a transactional id lives in."""
+    """Which of the topic's partitions a group or a transactional id belongs to."""
     value = java_hash(name)
     return 0 if value == _LOWEST else abs(value) % count  # in Java the lowest has no absolute value
 
 
-class Coordinators(Generic[C]):
-    """The coordinators of a node of one kind, by the partition of the topic that they write to."""
+class PartitionCoordinators(Generic[C]):
+    """The coordinators of one kind on a node, by their partition of the topic."""
 
     def __init__(
         self,
@@ -69,30 +72,36 @@ class Coordinators(Generic[C]):
         self._creating = asyncio.Lock()
         self._tasks: asyncio.TaskGroup | None = None
 
+    @property
+    def tasks(self) -> asyncio.TaskGroup:
+        """The task group of its work, from `start` on."""
+        assert self._tasks is not None
+        return self._tasks
+
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Load what there is, in tasks of this group."""
+        """Load the existing partitions, in tasks of this group."""
         self._tasks = tasks
         topic = self._served.by_name.get(self._topic.name)
         for index in () if topic is None else sorted(topic.partitions):
             self._get(index)
 
     def close(self) -> None:
-        """Coordinate no more."""
+        """Stop coordinating."""
         for coordinator in self._by_partition.values():
             coordinator.close()
         for loading in self._loading.values():
             loading.cancel()
 
     def drop_deleted(self) -> None:
-        """The topic may have been deleted: then so is all that was known."""
+        """Drop everything if the topic was deleted."""
         for index, coordinator in list(self._by_partition.items()):
             if coordinator.partition.is_deleted:
                 coordinator.close()
                 del self._by_partition[index]
 
     async def partition_of(self, name: str) -> int:
-        """Which partition of the topic a name lives in; makes the topic if it is not there. Refused where what is in
-        it cannot be read or written: nobody coordinates it.
+        """The partition of the topic that a name belongs to; creates the topic if it does not exist. Refused if the
+        partition cannot be read or written: it has no coordinator.
         """
         index = partition_of(name, await self._ensure_topic())
         coordinator = self._by_partition.get(index)
@@ -110,7 +119,7 @@ class Coordinators(Generic[C]):
         return len(topic.partitions)
 
     async def create_topic(self) -> None:
-        """Make the topic, unless it is there."""
+        """Create the topic, unless it exists."""
         async with self._creating:
             if self._topic.name in self._served.by_name:
                 return
@@ -121,21 +130,21 @@ class Coordinators(Generic[C]):
                 raise CoordinatorNotAvailable(f"topic '{self._topic.name}' cannot be created: {refusal}") from refusal
 
     async def of(self, name: str) -> C:
-        """The coordinator of a group or a transactional id, loaded, unless that takes long."""
+        """The loaded coordinator of a group or a transactional id; refused if loading takes long."""
         return await self._wait_loaded(partition_of(name, await self._ensure_topic()))
 
     def following(self, index: int) -> C | None:
-        """The coordinator of a partition that has read its log, and is to hear what else is appended to it."""
+        """The coordinator of a partition if it has read its log to the end, and must be told of further appends."""
         coordinator = self._by_partition.get(index)
         return coordinator if coordinator is not None and coordinator.is_following else None
 
     async def all_loaded(self) -> list[C]:
-        """Every coordinator of this node; none while there is no topic."""
+        """Every coordinator of this node; none if there is no topic."""
         topic = self._served.by_name.get(self._topic.name)
         return [] if topic is None else [await self._wait_loaded(index) for index in sorted(topic.partitions)]
 
     def available(self) -> Iterator[C]:
-        """Those that are loaded now."""
+        """The coordinators that are loaded now."""
         for coordinator in list(self._by_partition.values()):
             if coordinator.is_available:
                 yield coordinator
@@ -152,8 +161,7 @@ class Coordinators(Generic[C]):
         coordinator = self._by_partition.get(index)
         if coordinator is None:
             coordinator = self._by_partition[index] = self._make(partition)
-            assert self._tasks is not None
-            self._loading[index] = self._tasks.create_task(self._load(index, coordinator))
+            self._loading[index] = self.tasks.create_task(self._load(index, coordinator))
         return coordinator
 
     async def _load(self, index: int, coordinator: C) -> None:

@@ -1,14 +1,15 @@
-"""Deleting records from the front of a partition because a client asks for it.
+"""Deleting records from the front of a partition on request.
 
-A log is changed on the loop, by its one owner. The sync of its records, which may take long, goes through the flusher
-first; what is left to do at once is to note the new start and to unlink files.
+A log is changed on the loop, by its one owner. Its records are synced first, through the flusher, since that may take
+long; what remains is to record the new start offset and to unlink files.
 """
 
 from typing import Final
 
 from barnabas.core.errors import InvalidTopic, OffsetOutOfRange, PolicyViolation
 from barnabas.core.metadata.names import is_internal
-from barnabas.runtime.partition import Logs, Partition
+from barnabas.runtime.logs import Logs
+from barnabas.runtime.partition import Partition
 from barnabas.services.served import ServedTopic
 from barnabas.services.syncing import wait_synced
 from barnabas.storage.truncate import delete_before
@@ -17,11 +18,11 @@ TO_HIGH_WATERMARK: Final = -1
 
 
 async def delete_records(logs: Logs, topic: ServedTopic, partition: Partition, offset: int) -> int:
-    """Delete what comes before `offset`; the reply is the first offset that is left."""
+    """Delete the records before `offset`; returns the new log start offset."""
     if is_internal(topic.name):
-        raise InvalidTopic(f"the broker keeps its state in '{topic.name}': its records cannot be deleted")
+        raise InvalidTopic(f"'{topic.name}' is an internal topic: its records cannot be deleted")
     if topic.config.log.is_compacted and not topic.config.log.is_deleted:
-        raise PolicyViolation(f"'{topic.name}' has cleanup.policy=compact: its records are not deleted from the front")
+        raise PolicyViolation(f"'{topic.name}' has cleanup.policy=compact: its records cannot be deleted by offset")
     log = partition.find_log()
     if log is not None and (offset == TO_HIGH_WATERMARK or partition.high_watermark < offset <= log.end_offset):
         await wait_synced((partition,))
@@ -40,6 +41,6 @@ def _checked(partition: Partition, offset: int) -> int:
         return partition.high_watermark
     if not 0 <= offset <= partition.high_watermark:
         raise OffsetOutOfRange(
-            f"{partition.name} can be deleted up to {partition.high_watermark}, its high watermark; not to {offset}"
+            f"{partition.name} can be deleted up to its high watermark {partition.high_watermark}, not to {offset}"
         )
     return offset

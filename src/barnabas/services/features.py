@@ -1,7 +1,7 @@
-"""The features of the cluster: which levels of each there are, and which one is in use.
+"""The features of the cluster: the supported levels of each, and the one in use.
 
-A feature is here once what stands behind it is. A level is not changed while a cluster is in use: every node of this
-version goes by the highest, so an update is done when it asks for that, and refused otherwise.
+A feature is listed once it is implemented. Levels do not change: every node of this version uses the highest, so an
+update to that level succeeds, and any other is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ _NOT_THERE: Final = (0, 0)
 
 
 class UpgradeType(IntEnum):
-    """In which direction a level may go, numbered as in an UpdateFeatures request."""
+    """The direction in which a level may change, numbered as in an UpdateFeatures request."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -37,7 +37,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """A level that a feature is to have."""
+    """The requested level of a feature."""
 
     name: str
     level: int
@@ -50,7 +50,7 @@ def finalized_features(image: Image) -> dict[str, int]:
 
 
 def check_updates(image: Image, updates: Sequence[FeatureUpdate]) -> None:
-    """Refuse updates unless every one of them asks for the level that is in use."""
+    """Refuse updates unless every one of them requests the level in use."""
     in_use = finalized_features(image)
     for update in updates:
         problem = _problem_of(update, in_use.get(update.name, 0))
@@ -61,14 +61,14 @@ def check_updates(image: Image, updates: Sequence[FeatureUpdate]) -> None:
 def _problem_of(update: FeatureUpdate, current: int) -> str | None:
     lowest, highest = SUPPORTED_FEATURES.get(update.name, _NOT_THERE)
     if update.upgrade_type not in tuple(UpgradeType):
-        return f"There is no upgrade type {update.upgrade_type}."
+        return f"Upgrade type {update.upgrade_type} does not exist."
     if not lowest <= update.level <= highest:
-        return f"This broker has levels {lowest} to {highest} of it."
+        return f"This broker supports levels {lowest} to {highest}."
     is_upgrade = update.upgrade_type == UpgradeType.UPGRADE
     if update.level < current and is_upgrade:
-        return f"Level {current} is in use, and a lower one needs the upgrade type to be a downgrade."
+        return f"Level {current} is in use, and a lower one requires a downgrade type."
     if update.level > current and not is_upgrade:
-        return f"Level {current} is in use, and a higher one is no downgrade."
+        return f"Level {current} is in use, and a higher one is not a downgrade."
     if update.level != current:
         return f"Level {current} is in use and cannot be changed."
     return None

@@ -1,16 +1,14 @@
-"""Reading for a client: what each partition has to give, within the limits of the request.
+"""Reading for a client: the records of each partition, within the limits of the request.
 
-Two steps, so that a long poll costs no reading: `look` finds what is there and how much, `read` gets the bytes. What is
-surely in memory is read at once; anything else on a thread, and the loop never waits for a disk. Of more than a client
-may have at once only a first part is read; the rest is `UnreadRecords`, for when the client has read so far.
-
-What was located may be cut off before it is read, and something else written in its place. Whoever reads compares how
-often the log was cut, before and after.
+Two steps, so that a long poll reads nothing: `look` finds out what is available and how much, `read` reads the bytes.
+Data known to be in memory is read at once; anything else on a thread, and the loop never waits for a disk. If a client
+may not have all of it at once, only the first part is read; the rest is `UnreadRecords`, read as the client reads.
+Located records may be truncated before they are read, and others written in their place. So the number of truncations
+of the log is compared before and after a read.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from barnabas.core.errors import (
     BarnabasError,
@@ -20,6 +18,7 @@ from barnabas.core.errors import (
     OffsetOutOfRange,
     UnknownLeaderEpoch,
 )
+from barnabas.core.fetched import FetchPartition
 from barnabas.core.model import NO_EPOCH
 from barnabas.core.records.batch import Buffer
 from barnabas.core.replica.leader_epochs import EpochEnd
@@ -30,18 +29,9 @@ from barnabas.storage.readable_segment import SegmentGone
 from barnabas.storage.reading import ReadPlan, Slice
 
 
-class Wanted(NamedTuple):
-    """What a client wants of one partition."""
-
-    offset: int
-    max_bytes: int
-    current_leader_epoch: int = NO_EPOCH
-    last_fetched_epoch: int = NO_EPOCH
-
-
 @dataclass(slots=True)
 class Found:
-    """What one partition has, located but not read."""
+    """The available records of one partition, located but not read."""
 
     partition: Partition
     offset: int
@@ -67,9 +57,9 @@ class Fetch:
         self._offload = offload
 
     def look(
-        self, partition: Partition, wanted: Wanted, *, is_committed: bool, max_bytes: int, is_first: bool
+        self, partition: Partition, wanted: FetchPartition, *, is_committed: bool, max_bytes: int, is_first: bool
     ) -> Found:
-        """What there is for one partition. `is_first`: nothing was found yet, so one batch may be over the limit."""
+        """Locate the records of one partition. `is_first`: nothing was found yet, so one batch may exceed the limit."""
         check_leader_epoch(partition, wanted.current_leader_epoch)
         log = partition.find_log()
         if log is None:
@@ -78,7 +68,7 @@ class Fetch:
         stable = log.last_stable_offset(high_watermark)
         found = Found(
             partition=partition,
-            offset=wanted.offset,
+            offset=wanted.fetch_offset,
             high_watermark=high_watermark,
             last_stable_offset=stable,
             log_start_offset=log.log_start_offset,
@@ -90,7 +80,7 @@ class Fetch:
             found.diverging = _diverging(partition, wanted)
             if found.diverging is not None:
                 return found
-        log.check_readable(wanted.offset)
+        log.check_readable(wanted.fetch_offset)
         self._locate(found, is_first=is_first)
         if is_committed and found.slice is not None:
             found.aborted = _aborted(found)  # of the active segment, which has them in memory
@@ -111,14 +101,14 @@ class Fetch:
             found.slice, found.size = located, located.size
 
     def read_now(self, found: Sequence[Found], *, max_bytes: int) -> bool:
-        """Read what is in memory, up to `max_bytes`; False when something is left for `read`."""
+        """Read what is in memory, up to `max_bytes`; False if something is left for `read`."""
         is_complete = True
         for each in found:
             if each.plan is not None:
                 is_complete = False
             elif each.slice is None:
                 continue
-            elif each.partition.is_deleted or each.partition.log.cuts != each.cuts:
+            elif not each.partition.has_log or each.partition.log.cuts != each.cuts:
                 each.slice = None  # the client gets nothing now, and asks again
             elif each.slice.size > max_bytes:
                 each.records, each.slice = UnreadRecords(each, each.slice, self._offload), None
@@ -140,7 +130,7 @@ class Fetch:
         is_first = is_first and not any(each.records for each in found)
         await self._offload.run(lambda: self._read_all(left, max_bytes, is_first=is_first))
         for each in left:
-            if each.partition.is_deleted or each.partition.log.cuts != each.cuts:
+            if not each.partition.has_log or each.partition.log.cuts != each.cuts:
                 each.records = b""
 
     def _read_all(self, found: Sequence[Found], max_bytes: int, *, is_first: bool) -> None:
@@ -152,7 +142,7 @@ class Fetch:
             is_first = is_first and not each.records
 
     def _read_blocking(self, found: Found, max_bytes: int, *, is_first: bool) -> int:
-        """Locate and read one partition's records; gives how much was read."""
+        """Locate and read one partition's records; returns the number of bytes read."""
         log = found.partition.log
         size = 0
         try:
@@ -178,20 +168,22 @@ class Fetch:
         return size
 
 
-def _look_at_nothing(partition: Partition, wanted: Wanted) -> Found:
-    """What there is in a partition that nobody has written to. It gets no files by being asked."""
-    found = Found(partition, wanted.offset, 0, 0, 0, bound=0, max_bytes=0, cuts=0)
+def _look_at_nothing(partition: Partition, wanted: FetchPartition) -> Found:
+    """The answer for a partition that was never written to. Reading creates no files."""
+    found = Found(partition, wanted.fetch_offset, 0, 0, 0, bound=0, max_bytes=0, cuts=0)
     if wanted.last_fetched_epoch != NO_EPOCH:
         found.diverging = _diverging(partition, wanted)
-    if found.diverging is None and wanted.offset != 0:
-        raise OffsetOutOfRange(f"offset {wanted.offset} is not in {partition.name}, which is empty and starts at 0")
+    if found.diverging is None and wanted.fetch_offset != 0:
+        raise OffsetOutOfRange(
+            f"offset {wanted.fetch_offset} is not in {partition.name}, which is empty and starts at 0"
+        )
     return found
 
 
 class UnreadRecords:
     """Records of an answer that are read as its client reads: `runtime.answers.Unread`.
 
-    Holds its file open, so a segment may be removed or replaced meanwhile. Where the log is cut it refuses, whatever
+    Holds its file open, so a segment may be removed or replaced meanwhile. Refused once the log was truncated, whatever
     was written there since.
     """
 
@@ -233,7 +225,9 @@ class UnreadRecords:
             raise self._log.context.health.fail(error) from error
         self._check_cuts()
         if len(data) != size:
-            raise CorruptLog(f"{self._log.partition} ends in {self._file.path}, in the middle of what was to be sent")
+            raise CorruptLog(
+                f"{self._log.partition} ends in {self._file.path}, in the middle of the records to be sent"
+            )
         self._advance(size)
         return data
 
@@ -243,7 +237,7 @@ class UnreadRecords:
 
     def _check_cuts(self) -> None:
         if self._log.cuts != self._cuts:
-            raise NotLeaderOrFollower(f"the end of {self._log.partition} was cut while it was being sent")
+            raise NotLeaderOrFollower(f"{self._log.partition} was truncated while it was being sent")
 
 
 def _aborted(found: Found) -> tuple[tuple[int, int], ...]:
@@ -257,8 +251,8 @@ def check_leader_epoch(partition: Partition, epoch: int) -> None:
     if epoch in (NO_EPOCH, partition.leader_epoch):
         return
     if epoch < partition.leader_epoch:
-        raise FencedLeaderEpoch(f"{partition.name} is led in epoch {partition.leader_epoch}; {epoch} is over")
-    raise UnknownLeaderEpoch(f"{partition.name} is led in epoch {partition.leader_epoch}; {epoch} is not known here")
+        raise FencedLeaderEpoch(f"{partition.name} is led in epoch {partition.leader_epoch}; {epoch} is stale")
+    raise UnknownLeaderEpoch(f"{partition.name} is led in epoch {partition.leader_epoch}; {epoch} is unknown")
 
 
 def check_replica(replica_id: int) -> None:
@@ -267,11 +261,11 @@ def check_replica(replica_id: int) -> None:
         raise NotLeaderOrFollower(f"node {replica_id} has no replica of this partition")
 
 
-def _diverging(partition: Partition, wanted: Wanted) -> EpochEnd | None:
-    """Where the client's history left the log's, if it did: it read records that are not there any more."""
+def _diverging(partition: Partition, wanted: FetchPartition) -> EpochEnd | None:
+    """Where the client's history diverged from the log, if it did: it read records that no longer exist."""
     end = partition.epoch_end(wanted.last_fetched_epoch)
     if end.epoch == NO_EPOCH:
-        raise OffsetOutOfRange(f"{partition.name} knows nothing of epoch {wanted.last_fetched_epoch}")
-    if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.offset:
+        raise OffsetOutOfRange(f"{partition.name} does not know epoch {wanted.last_fetched_epoch}")
+    if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:
         return end
     return None

@@ -1,42 +1,45 @@
 """Fetch sessions (KIP-227): a client names its partitions once, and then only what changes; so does the answer.
 
-A session is soft state: when it is gone or out of step, the client is told so and begins a new one. The number of
-sessions is bounded: a new one takes the place of one that was idle, or there is none for it.
+A session is soft state: if it is gone or out of sequence, the client is told so and begins a new one. The number of
+sessions is bounded: a new one replaces an idle one, or is not created.
 """
 
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
-from uuid import UUID
+from itertools import islice
+from typing import Final
 
-from barnabas.core.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
+from barnabas.core.errors import (
+    BarnabasError,
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
+)
+from barnabas.core.fetched import FetchPartition, FetchRequest, PartitionKey
 from barnabas.runtime.dice import Dice
-from barnabas.services.fetch import Wanted
+from barnabas.runtime.metrics import Metrics
+from barnabas.runtime.turns import in_turns
+from barnabas.services.fetch import Found
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MAX_EPOCH: Final = 2**31 - 1
 EVICT_IDLE_S: Final = 120.0
-
-
-class PartitionKey(NamedTuple):
-    """A partition as the client names it: its topic by name or by id."""
-
-    topic: str | UUID
-    partition: int
+PER_TURN: Final = 250  # partitions, of which each takes a microsecond or two
+UNKNOWN: Final = -1
 
 
 @dataclass(slots=True)
 class SessionPartition:
-    """What a session asks of a partition, and what it was told last."""
+    """What a session requests of a partition, and what it was last sent."""
 
-    wanted: Wanted
-    high_watermark: int = -1
-    log_start_offset: int = -1
+    wanted: FetchPartition
+    high_watermark: int = UNKNOWN
+    log_start_offset: int = UNKNOWN
 
 
 @dataclass(slots=True)
-class Session:
+class FetchSession:
     """The partitions of one client, in the order in which they are served next."""
 
     session_id: int
@@ -45,8 +48,8 @@ class Session:
     last_used_at: float
     partitions: dict[PartitionKey, SessionPartition] = field(default_factory=dict)
 
-    def want(self, key: PartitionKey, wanted: Wanted) -> None:
-        """Take up a partition, or what is wanted of it from now on."""
+    def want(self, key: PartitionKey, wanted: FetchPartition) -> None:
+        """Add a partition, or change what is requested of it."""
         known = self.partitions.get(key)
         if known is None:
             self.partitions[key] = SessionPartition(wanted)
@@ -57,10 +60,36 @@ class Session:
         self.partitions.pop(key, None)
 
     def move_last(self, key: PartitionKey) -> None:
-        """Who was served goes to the end of the line, so that a busy partition does not starve the others."""
+        """Move a partition that was served to the end, so that a busy one does not starve the others."""
         known = self.partitions.pop(key, None)
         if known is not None:
             self.partitions[key] = known
+
+    def note_told(self, key: PartitionKey, found: Found | BarnabasError, *, is_full: bool) -> bool:
+        """Whether a partition belongs in the answer: if it has changed, or in a full answer, which has all of them. The
+        change then counts as sent.
+        """
+        known = self.partitions.get(key)
+        if known is None:
+            return True
+        if isinstance(found, BarnabasError) or found.error is not None:
+            known.high_watermark = known.log_start_offset = UNKNOWN  # so that it is told again when it is well
+            return True
+        is_news = bool(
+            found.records
+            or found.diverging
+            or known.high_watermark != found.high_watermark
+            or known.log_start_offset != found.log_start_offset
+        )
+        known.high_watermark, known.log_start_offset = found.high_watermark, found.log_start_offset
+        if found.records:
+            self.move_last(key)
+        return is_news or is_full
+
+
+def goes_on(request: FetchRequest) -> bool:
+    """Whether a request continues an existing session."""
+    return request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
 
 
 class FetchSessions:
@@ -69,22 +98,64 @@ class FetchSessions:
     def __init__(self, dice: Dice, *, max_sessions: int) -> None:
         self._dice = dice
         self._max_sessions = max_sessions
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, FetchSession] = {}
+
+    def report(self, metrics: Metrics) -> None:
+        """Register the metrics of this part."""
+        metrics.gauge("fetch_sessions", "Fetch sessions.", lambda: len(self))
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def size_of(self, session_id: int) -> int:
-        """How many partitions a session has; none if it is not kept."""
+        """How many partitions a session has; 0 if it does not exist."""
         session = self._sessions.get(session_id)
         return 0 if session is None else len(session.partitions)
 
-    def begin(self, wanted: dict[PartitionKey, Wanted], *, uses_topic_ids: bool, now_s: float) -> Session | None:
-        """A new session, or None when there is no room for one."""
+    def take(
+        self, request: FetchRequest, wanted: dict[PartitionKey, FetchPartition], *, now_s: float
+    ) -> FetchSession | None:
+        """The session of a request, with its changes applied; None if it has none.
+
+        `wanted` are the partitions it names.
+        """
+        if goes_on(request):
+            forgotten = [PartitionKey(topic, each) for topic, partitions in request.forgotten for each in partitions]
+            return self.go_on(
+                request.session_id,
+                request.session_epoch,
+                wanted,
+                forgotten,
+                uses_topic_ids=request.uses_topic_ids,
+                now_s=now_s,
+            )
+        self.end(request.session_id)
+        if request.session_epoch == FINAL_EPOCH:
+            return None
+        return self.begin(wanted, uses_topic_ids=request.uses_topic_ids, now_s=now_s)
+
+    async def take_in_turns(
+        self, request: FetchRequest, wanted: dict[PartitionKey, FetchPartition], *, now_s: float
+    ) -> FetchSession | None:
+        """As `take`, for very many partitions: some in each turn of the loop."""
+        first = {} if goes_on(request) else dict(islice(wanted.items(), 1))  # none begins with nothing
+        session = self.take(request._replace(forgotten=[]), first, now_s=now_s)
+        if session is not None:
+            async for key, each in in_turns(wanted.items(), per_turn=PER_TURN):
+                session.want(key, each)
+            forgotten = (PartitionKey(topic, each) for topic, partitions in request.forgotten for each in partitions)
+            async for key in in_turns(forgotten, per_turn=PER_TURN):
+                session.forget(key)
+        return session
+
+    def begin(
+        self, wanted: dict[PartitionKey, FetchPartition], *, uses_topic_ids: bool, now_s: float
+    ) -> FetchSession | None:
+        """A new session, or None if there are too many."""
         if not wanted or not self._has_room(now_s):
             return None
         session_id = self._new_id()
-        session = Session(session_id, uses_topic_ids, epoch=1, last_used_at=now_s)
+        session = FetchSession(session_id, uses_topic_ids, epoch=1, last_used_at=now_s)
         session.partitions = {key: SessionPartition(each) for key, each in wanted.items()}
         self._sessions[session_id] = session
         return session
@@ -96,20 +167,20 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        changed: dict[PartitionKey, Wanted],
+        changed: dict[PartitionKey, FetchPartition],
         forgotten: list[PartitionKey],
         *,
         uses_topic_ids: bool,
         now_s: float,
-    ) -> Session:
-        """The session with the changes of the next request in it."""
+    ) -> FetchSession:
+        """The session, with the changes of the next request applied."""
         session = self._sessions.get(session_id)
         if session is None:
-            raise FetchSessionIdNotFound(f"fetch session {session_id} is not kept")
+            raise FetchSessionIdNotFound(f"fetch session {session_id} does not exist")
         if session.epoch != epoch:
             raise InvalidFetchSessionEpoch(f"fetch session {session_id} is at epoch {session.epoch}, not {epoch}")
         if session.uses_topic_ids != uses_topic_ids:
-            raise FetchSessionTopicIdError(f"fetch session {session_id} began with the other kind of topic names")
+            raise FetchSessionTopicIdError(f"fetch session {session_id} mixes topic names and topic ids")
         session.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
         session.last_used_at = now_s
         for key, wanted in changed.items():

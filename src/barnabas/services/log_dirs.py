@@ -1,19 +1,20 @@
-"""What lies in the data directory: the size of each partition, and the room that is left."""
+"""The contents of the data directory: the size of each partition, and the free space."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.core.errors import BarnabasError, LogDirNotFound
 from barnabas.runtime.disk_space import UNKNOWN_SPACE, DiskSpace, absolute_path, disk_space
+from barnabas.runtime.logs import Logs
 from barnabas.runtime.offload import Offload
-from barnabas.runtime.partition import Logs, Partition
+from barnabas.runtime.partition import Partition
 from barnabas.runtime.turns import in_turns
 from barnabas.services.served import ServedTopics
 
 
 @dataclass(slots=True)
 class LogDir:
-    """A data directory: its partitions by topic, each with its bytes; nothing of them when it is offline."""
+    """A data directory: its partitions by topic, each with its size; none if it is offline."""
 
     path: str
     sizes: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
@@ -24,7 +25,7 @@ class LogDir:
 async def describe_log_dir(
     logs: Logs, served: ServedTopics, offload: Offload, wanted: Mapping[str, Sequence[int]] | None
 ) -> LogDir:
-    """The data directory with the partitions that are asked for, None for all. Of others nothing is said."""
+    """The data directory with the requested partitions, None for all."""
     described = LogDir(absolute_path(logs.data_dir.path))
     try:
         logs.data_dir.health.check()
@@ -42,7 +43,7 @@ def check_log_dir(logs: Logs, path: str) -> None:
     """Refuse a path that is not the data directory of this node, or one that is offline."""
     own = absolute_path(logs.data_dir.path)
     if absolute_path(path) != own:
-        raise LogDirNotFound(f"{path} is not a data directory of this broker, which has {own}")
+        raise LogDirNotFound(f"{path} is not a data directory of this broker; it has {own}")
     logs.data_dir.health.check()
 
 

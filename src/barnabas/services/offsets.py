@@ -1,7 +1,7 @@
 """Finding offsets: the first, the last, one by its time.
 
-What a client is told of lies below what it may read: the high watermark, or the last stable offset. A partition that
-nobody has written to has no log, and gets none by being asked.
+The answer is bounded by what the client may read: the high watermark, or the last stable offset. A partition that was
+never written to has no log, and reading creates none.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Lookup = Callable[[], TimedOffset]
 
 
 def find_offset(partition: Partition, timestamp: int, *, is_committed: bool) -> TimedOffset | Lookup:
-    """What a client asks for by a time, or one of the names above; or what finds it, to be run on a thread."""
+    """The offset for a timestamp, or for one of the names above; or a function that finds it, to be run on a thread."""
     log = partition.find_log()
     if timestamp == LATEST:
         bound = 0 if log is None else _bound(log, partition, is_committed=is_committed)

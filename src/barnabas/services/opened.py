@@ -1,12 +1,11 @@
-"""What an operator is told of a data directory that was opened: what was recovered, what is damaged or missing."""
+"""Log lines for the operator about an opened data directory: what was recovered, what is damaged or missing."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from barnabas.core.metadata.names import METADATA_PARTITION, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.core.model import TopicPartition
 from barnabas.runtime.log_lines import get_logger
-from barnabas.runtime.metadata_log import METADATA_PARTITION
 from barnabas.services.served import ServedTopics
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.recovery import RecoveryReport
@@ -18,7 +17,7 @@ COORDINATED: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 
 
 def tell_recovery(data_dir: DataDir, reports: Iterable[RecoveryReport]) -> None:
-    """Say of each log what was cut or given up, and of all how many were recovered."""
+    """Log what was truncated or lost in each log, and how many were recovered."""
     recovered = checked_bytes = 0
     for report in reports:
         _tell(report)
@@ -34,7 +33,7 @@ def tell_recovery(data_dir: DataDir, reports: Iterable[RecoveryReport]) -> None:
 
 
 def tell_damage(served: ServedTopics, data_dir: DataDir) -> None:
-    """Say what cannot be served, and which checkpoints were damaged."""
+    """Log what cannot be served, and which checkpoints were damaged."""
     for name, error in data_dir.unreadable.items():
         if name.topic not in COORDINATED and is_known(served, name):  # else its coordinator says so, and more
             log.error("%s cannot be served: %s", name, error)
@@ -43,36 +42,40 @@ def tell_damage(served: ServedTopics, data_dir: DataDir) -> None:
     if not data_dir.checkpoints.is_recovery_point_known:
         _tell_absent(served, data_dir)
     if data_dir.checkpoints.damage is not None:
-        log.error("%s; its copy is used, and it is written anew", data_dir.checkpoints.damage)
+        log.error("%s; using its copy, and writing it again", data_dir.checkpoints.damage)
 
 
 def tell_strays(strays: Sequence[TopicPartition]) -> None:
-    """Say which partitions are removed because no topic has them."""
+    """Log which partitions are removed because they belong to no topic."""
     log.warning("these partitions belong to no topic, and are removed: %s", _listed(strays))
 
 
 def is_known(served: ServedTopics, name: TopicPartition) -> bool:
-    """Whether this is a partition of the metadata, or of a topic that there is."""
+    """Whether this is the metadata partition, or one of an existing topic."""
     topic = served.by_name.get(name.topic)
     return name == METADATA_PARTITION or (topic is not None and name.partition in topic.partitions)
 
 
 def _tell(report: RecoveryReport) -> None:
     if report.lost_to is not None:
-        log.error("%s: its records up to offset %d are missing; it goes on there", report.partition, report.lost_to)
+        log.error(
+            "%s: the records before offset %d are missing; the log continues from there",
+            report.partition,
+            report.lost_to,
+        )
     if report.cut_bytes:
-        log.warning("%s: %d bytes of an unfinished write were cut", report.partition, report.cut_bytes)
+        log.warning("%s: truncated %d bytes of an incomplete write", report.partition, report.cut_bytes)
 
 
 def _tell_absent(served: ServedTopics, data_dir: DataDir) -> None:
-    """Say which partitions have no directory: without recovery points nothing tells a lost one from one never used."""
+    """Log which partitions have no directory: without recovery points a lost one looks like one that was never used."""
     found = {*data_dir.logs, *data_dir.unreadable}
     every = [TopicPartition(topic.name, number) for topic in served.by_name.values() for number in topic.partitions]
     absent = sorted((name for name in every if name not in found), key=lambda name: (name.topic in COORDINATED, name))
     if absent:
         log.warning(
-            "these partitions have no directory, and without recovery points they are taken for ones that were never "
-            "used: %s. If one was, stop the node and restore its directory from a backup",
+            "these partitions have no directory, and without recovery points they are treated as never used: %s. "
+            "If one was used, stop the node and restore its directory from a backup",
             _listed(absent),
         )
 

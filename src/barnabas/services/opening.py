@@ -1,6 +1,6 @@
-"""Looking into a batch, for the topics that ask for it: keys, ages, another codec. Runs on a thread.
+"""Decoding a batch, for topics that need it: keys, timestamps, another codec.
 
-A batch that unpacks to more than clients put into one is refused before it does.
+Runs on a thread. A batch that decompresses to more than clients put into one is refused beforehand.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ _CODECS: Final = {
 
 
 class RecordsRefused(InvalidRecord):
-    """Some records of a batch are wrong, and so the batch is refused."""
+    """Some records of a batch are invalid, so the batch is refused."""
 
     def __init__(self, message: str, errors: tuple[tuple[int, str | None], ...]) -> None:
         super().__init__(message)
@@ -45,15 +45,15 @@ class RecordsRefused(InvalidRecord):
 
 
 def keeps_times(config: TopicConfig) -> bool:
-    """Whether records keep the time that their producer gave them."""
+    """Whether records keep the timestamps of their producer."""
     return config.log.timestamp_type is TimestampType.CREATE_TIME
 
 
 def open_batch(batch: bytearray, config: TopicConfig, *, now_ms: int) -> bytearray:
-    """Look into a batch: refuse records its topic does not take, and give it the codec that the topic asks for."""
+    """Decode a batch: refuse records that its topic does not accept, and recompress it with the topic's codec."""
     header = read_header(batch)
     if header.size != len(batch):
-        raise CorruptRecord(f"a batch claims {header.size} bytes, {len(batch)} are there")
+        raise CorruptRecord(f"a batch claims {header.size} bytes but has {len(batch)}")
     check_batch(batch, 0, header)
     try:
         return _opened(batch, header, config, now_ms=now_ms)
@@ -70,7 +70,7 @@ def _opened(batch: bytearray, header: BatchHeader, config: TopicConfig, *, now_m
 
 
 def max_opened_bytes(batch: bytearray | memoryview) -> int:
-    """What a batch may unpack to. Clients fill a batch by what it was before compression: a megabyte or so."""
+    """The most bytes a batch may decompress to. Clients fill a batch by its uncompressed size: a megabyte or so."""
     return max(MIN_OPENED_LIMIT, OPENED_RATIO * len(batch))
 
 
@@ -84,7 +84,7 @@ def _check_records(records: Iterable[Record], config: TopicConfig, *, now_ms: in
         if must_have_keys and record.key is None:
             without_key += 1
             if len(errors) < MAX_RECORD_ERRORS:
-                errors.append((number, "a compacted topic takes no record without a key"))
+                errors.append((number, "a compacted topic does not accept records without a key"))
         if 0 <= record.timestamp < first_late:
             first_late = record.timestamp
     if without_key:

@@ -1,37 +1,29 @@
-"""Taking records from a client: every check that comes before the log's own.
+"""Appending records of a client: every check that comes before the log's own.
 
-A batch stays bytes, once its records are known to be what its header says (`record_checks`). It is opened only where
-its topic asks for that, because it must have keys (compaction), be in another codec (`compression.type`) or be of a
-bounded age, and then on a thread: `ServedTopic.must_open` says so.
+A batch stays bytes, once its records are known to match its header (`record_checks`). It is decoded only if its topic
+needs that, for keys (compaction), another codec (`compression.type`) or a bounded age, and then on a thread:
+`ServedTopic.must_open` says so.
 
-A transactional batch goes into a transaction that is open in its partition, or that the coordinator was asked about
-just before (`verify`): a partition must have no transaction that its coordinator does not know of, for nobody would
-end it.
+A transactional batch goes into a transaction that is open in its partition, or that was just verified with its
+coordinator (`verify`): a partition must have no transaction that its coordinator does not know of, since it would never
+be ended.
 """
 
 import asyncio
 import struct
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.core.errors import (
     BarnabasError,
     ConcurrentTransactions,
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
-    InvalidProducerEpoch,
     InvalidProducerIdMapping,
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTimestamp,
     InvalidTopic,
-    InvalidTxnState,
-    NotCoordinator,
-    NotEnoughReplicas,
     PolicyViolation,
-    ProducerFenced,
     RequestTimedOut,
-    TransactionAbortable,
     TransactionalIdAuthorizationFailed,
 )
 from barnabas.core.metadata.names import is_internal
@@ -51,8 +43,9 @@ from barnabas.core.records.batch import (
 )
 from barnabas.core.records.checking import is_one_plain_record
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.guards import Guard
 from barnabas.runtime.offload import Offload
-from barnabas.runtime.partition import Guard, Partition
+from barnabas.runtime.partition import Partition
 from barnabas.services.opening import keeps_times, max_opened_bytes, open_batch
 from barnabas.services.record_checks import RecordChecks
 from barnabas.services.served import ServedTopic
@@ -61,9 +54,6 @@ from barnabas.storage.health import DirectoryHealth
 from barnabas.storage.log import Appended
 
 ACKS_ALL: Final = -1
-# Produce versions that know of TRANSACTION_ABORTABLE, and that add partitions to the transaction by writing to them.
-ABORTABLE_FROM: Final = 11
-ADDS_FROM: Final = 12
 ADMISSION_TIMEOUT_S: Final = 30.0
 # The end of a producer's last transaction takes a moment: asking again is cheaper than having the records sent again.
 CONCURRENT_BACKOFF_S: Final = 0.02
@@ -77,14 +67,21 @@ _NOT_OF_CLIENTS: Final = 0x60  # control batches, and compaction's delete horizo
 _SPECIAL: Final = _NOT_OF_CLIENTS | _TRANSACTIONAL | _LOG_APPEND_TIME
 
 
+class Transacting(NamedTuple):
+    """How transactions work with a client."""
+
+    adds: bool  # a partition becomes part of the transaction by being written to; else it must be part of it
+    refusal_of: Callable[[BarnabasError], BarnabasError]  # what it is told when the coordinator refuses
+
+
 class Admission(Protocol):
-    """Says which partitions are part of a transaction: its coordinator."""
+    """Decides which partitions are part of a transaction: its coordinator."""
 
     async def admit(
         self,
         transactional_id: str,
         producer_id: int,
-        epoch: int,
+        producer_epoch: int,
         partitions: Sequence[TopicPartition],
         *,
         adds: bool,
@@ -97,7 +94,7 @@ class Admission(Protocol):
 
 
 class Verified:
-    """What was found out about the partitions of one transactional request. The guards are held until `end`."""
+    """The verified partitions of one transactional request. The guards are held until `end`."""
 
     __slots__ = ("_guards", "_refusals")
 
@@ -106,7 +103,7 @@ class Verified:
         self._refusals: dict[Partition, BarnabasError] = {}
 
     def begin(self, partition: Partition, header: BatchHeader, *, adds: bool) -> None:
-        """Take a guard for a partition that the coordinator is to be asked about."""
+        """Take a guard for a partition that is to be verified."""
         if partition in self._guards:
             return
         try:
@@ -118,14 +115,14 @@ class Verified:
 
     @property
     def partitions(self) -> list[Partition]:
-        """Those to ask about."""
+        """The partitions to verify."""
         return list(self._guards)
 
     def refuse(self, partition: Partition, error: BarnabasError) -> None:
         self._refusals[partition] = error
 
     def guard_of(self, partition: Partition) -> Guard | None:
-        """What to append with; refused when the partition is not part of the transaction."""
+        """The guard for an append; refused if the partition is not part of the transaction."""
         refusal = self._refusals.get(partition)
         if refusal is not None:
             raise refusal
@@ -140,20 +137,21 @@ class Verified:
 class Produce:
     """The verb: append a client's batch to a partition."""
 
-    def __init__(self, clock: Clock, offload: Offload, health: DirectoryHealth) -> None:
+    def __init__(self, clock: Clock, offload: Offload, health: DirectoryHealth, admission: Admission) -> None:
         self._clock = clock
         self._health = health
         self._offload = offload
         self.record_checks = RecordChecks(offload)
-        self.admission: Admission | None = None  # set once there is a coordinator
+        self.admission = admission
 
     def append(self, topic: ServedTopic, partition: Partition, records: memoryview | None, *, acks: int) -> Appended:
-        """Check a batch and append it, now. Not for a topic that must open it.
+        """Check a batch and append it, without waiting.
 
-        `TakesLong`, with nothing done, when its records have to be checked on a thread: see `takes_long`.
+        Not for a topic that must decode it. Raises `TakesLong`, with nothing done, if its records have to be checked on
+        a thread: see `takes_long`.
         """
         now_ms = self._clock.now_ms()
-        checked = self._check(topic.config, records, acks=acks, now_ms=now_ms)
+        checked = self._check(topic.config, partition, records, acks=acks, now_ms=now_ms)
         if not is_one_plain_record(checked):
             self._check_records(topic.config, checked, now_ms=now_ms)
         return partition.append(checked, now_ms=now_ms)
@@ -163,8 +161,9 @@ class Produce:
     ) -> Appended:
         """As `append`, for a batch of a request that names a transactional id."""
         now_ms = self._clock.now_ms()
-        checked = self._check(topic.config, records, acks=acks, now_ms=now_ms, has_transactional_id=True)
-        self._check_records(topic.config, checked, now_ms=now_ms)
+        checked = self._check(topic.config, partition, records, acks=acks, now_ms=now_ms, has_transactional_id=True)
+        if not is_one_plain_record(checked):
+            self._check_records(topic.config, checked, now_ms=now_ms)
         return _append_checked(partition, checked, verified, now_ms=now_ms)
 
     async def append_opened(
@@ -176,26 +175,30 @@ class Produce:
         *,
         acks: int,
     ) -> Appended:
-        """As the two above, for a topic that must open its batches, and for what takes long: done on a thread."""
+        """As the two above, for a topic that must decode its batches, and for what takes long: done on a thread."""
         if is_internal(topic.name):
-            raise InvalidTopic(f"'{topic.name}' is the broker's own: clients may not write to it")
+            raise InvalidTopic(f"'{topic.name}' is an internal topic: clients may not write to it")
         now_ms = self._clock.now_ms()
         has_id = verified is not None
-        checked = bytearray(self._check(topic.config, records, acks=acks, now_ms=now_ms, has_transactional_id=has_id))
+        checked = bytearray(
+            self._check(topic.config, partition, records, acks=acks, now_ms=now_ms, has_transactional_id=has_id)
+        )
         if verified is not None:
             verified.guard_of(partition)  # refused before it is opened, if it is
         config = topic.config
         opened = await self._offload.run(lambda: self._open(checked, config, now_ms=now_ms))
+        if acks == ACKS_ALL and not partition.is_alone:
+            partition.check_in_sync()  # once more: replicas may have fallen behind meanwhile
         return _append_checked(partition, opened, verified, now_ms=self._clock.now_ms())
 
     def takes_long(self, topic: ServedTopic, records: memoryview | None) -> bool:
-        """Whether a batch may be work for a thread, so that `append_opened` is the way."""
+        """Whether a batch may be work for a thread, so that `append_opened` must be used."""
         return topic.must_open or self.record_checks.takes_long(
             topic.config.record_validation, records, now_ms=self._clock.now_ms()
         )
 
     def _open(self, batch: bytearray, config: TopicConfig, *, now_ms: int) -> bytearray:
-        """All that is done with a batch on a thread."""
+        """Everything that is done with a batch on a thread."""
         newest = self.record_checks.check_long(config.record_validation, batch)
         if newest is not None:
             _correct_time(batch, newest, config, now_ms=now_ms)
@@ -211,14 +214,10 @@ class Produce:
         verified: Verified,
         transactional_id: str,
         batches: Sequence[tuple[Partition, BatchHeader]],
-        *,
-        version: int,
+        transacting: Transacting,
     ) -> None:
-        """Ask the coordinator once about all partitions whose batches are in no transaction that is open there.
-
-        `version` is that of the Produce request, and says which refusals its client can read.
-        """
-        adds = version >= ADDS_FROM
+        """Verify the partitions in which the transaction is not open yet, with one call to the coordinator."""
+        adds = transacting.adds
         for partition, header in batches:
             if not partition.is_in_transaction(header):
                 verified.begin(partition, header, adds=adds)
@@ -237,19 +236,23 @@ class Produce:
         for partition in asked:
             error = outcome[partition.name]
             if error is not None:
-                verified.refuse(partition, refusal_of(error, version=version))
+                verified.refuse(partition, transacting.refusal_of(error))
 
     async def _admit(
-        self, transactional_id: str, producer_id: int, epoch: int, names: Sequence[TopicPartition], *, adds: bool
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        names: Sequence[TopicPartition],
+        *,
+        adds: bool,
     ) -> Mapping[TopicPartition, BarnabasError | None]:
-        """What the coordinator says, asked again for a moment while it ends the producer's last transaction."""
+        """The coordinator's answer; retried for a moment while it ends the producer's last transaction."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + CONCURRENT_PATIENCE_S
         while True:
-            if self.admission is None:
-                return dict.fromkeys(names, CoordinatorNotAvailable("no coordinator of transactions is here"))
             try:
-                outcome = await self.admission.admit(transactional_id, producer_id, epoch, names, adds=adds)
+                outcome = await self.admission.admit(transactional_id, producer_id, producer_epoch, names, adds=adds)
             except BarnabasError as error:
                 outcome = dict.fromkeys(names, error)
             is_concurrent = any(isinstance(error, ConcurrentTransactions) for error in outcome.values())
@@ -260,6 +263,7 @@ class Produce:
     def _check(
         self,
         config: TopicConfig,
+        partition: Partition,
         records: memoryview | None,
         *,
         acks: int,
@@ -269,12 +273,12 @@ class Produce:
         if self._health.is_full:
             self._health.check_room()
         if records is None or len(records) < HEADER_SIZE:
-            raise InvalidRecord("a produce request must bring one whole record batch for each partition")
+            raise InvalidRecord("a produce request must have one whole record batch for each partition")
         length, magic, attributes, max_timestamp, producer_id, base_sequence, count = _peek(records)
         if magic != MAGIC:
             read_header(records)  # says which
         if length + LOG_OVERHEAD < len(records):
-            raise InvalidRecord("a produce request must bring exactly one record batch for each partition")
+            raise InvalidRecord("a produce request must have exactly one record batch for each partition")
         if attributes & _SPECIAL:
             _check_kind(attributes, records, has_transactional_id=has_transactional_id)
         if attributes & _CODEC_BITS and count * MIN_RECORD_SIZE > max_opened_bytes(records):
@@ -286,13 +290,13 @@ class Produce:
             _check_not_ahead(max_timestamp, config)
         if config.delivery_semantics is not None:
             _check_semantics(config.delivery_semantics, acks=acks, is_idempotent=producer_id >= 0)
-        if acks == ACKS_ALL and config.min_insync_replicas > 1:
-            raise NotEnoughReplicas(f"1 replica is in sync, min.insync.replicas={config.min_insync_replicas}")
+        if acks == ACKS_ALL and not partition.is_alone:
+            partition.check_in_sync()
         return records
 
 
 def check_acks(acks: int) -> None:
-    """Refuse what is not 0, 1 or all."""
+    """Refuse acks other than 0, 1 or all."""
     if acks not in (0, 1, ACKS_ALL):
         raise InvalidRequiredAcks(f"acks={acks} is not one of 0, 1 and -1 (all)")
 
@@ -301,7 +305,7 @@ def _check_kind(attributes: int, records: memoryview, *, has_transactional_id: b
     if attributes & _NOT_OF_CLIENTS:
         raise InvalidRecord("a client may not write control batches")
     if attributes & _LOG_APPEND_TIME:
-        raise InvalidTimestamp("a client may not stamp a batch with the log's time (LogAppendTime)")
+        raise InvalidTimestamp("a client may not send a batch with LogAppendTime")
     if not has_transactional_id:
         raise TransactionalIdAuthorizationFailed("a transactional batch in a request without a transactional id")
     header = read_header(records)
@@ -320,9 +324,9 @@ def _check_not_ahead(max_timestamp: int, config: TopicConfig) -> None:
 
 
 def _correct_time(batch: bytearray | memoryview, newest: int, config: TopicConfig, *, now_ms: int) -> None:
-    """Put the newest timestamp of its records into the header of a batch that has another there.
+    """Correct the maximum timestamp in the header of a batch.
 
-    As in Kafka. A lookup by time goes by the header, and would miss the record.
+    As in Kafka. A lookup by time uses the header, and would miss the record.
     """
     if newest - now_ms > config.timestamp_after_max_ms:
         _check_not_ahead(newest, config)
@@ -341,7 +345,7 @@ def _append_checked(
 
 
 def transactional_header(records: memoryview | None) -> BatchHeader | None:
-    """The header of a batch that needs a transaction; None for any other, and for what is refused however that is."""
+    """The header of a batch that needs a transaction; None for any other, and for one that will be refused anyway."""
     if (
         records is None
         or len(records) < HEADER_SIZE
@@ -364,24 +368,8 @@ def check_one_producer(headers: Iterable[BatchHeader]) -> None:
         raise InvalidProducerIdMapping(f"a request has transactional batches of {len(producers)} producers")
 
 
-def refusal_of(error: BarnabasError, *, version: int) -> BarnabasError:
-    """What the client of a Produce `version` is told when the coordinator refuses its transaction."""
-    if isinstance(error, ProducerFenced):
-        return InvalidProducerEpoch(str(error))  # to a producer, that says to abort and go on
-    if isinstance(error, TransactionAbortable) and version < ABORTABLE_FROM:
-        return InvalidTxnState(str(error))
-    is_old_concurrent = isinstance(error, ConcurrentTransactions) and version < ADDS_FROM
-    if is_old_concurrent or isinstance(error, _RETRIED):
-        # Clients do not know these as answers to a produce, and this one they retry without looking for another leader.
-        return NotEnoughReplicas(f"whether the partition is part of the transaction is not known: {error}")
-    return error
-
-
-_RETRIED: Final = (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, RequestTimedOut)
-
-
 def _check_semantics(semantics: DeliverySemantics, *, acks: int, is_idempotent: bool) -> None:
-    """Refuse a produce that is weaker than the topic asks for."""
+    """Refuse a produce that is weaker than the topic's `delivery.semantics`."""
     if semantics is DeliverySemantics.AT_MOST_ONCE:
         return
     if acks != ACKS_ALL:

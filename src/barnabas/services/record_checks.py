@@ -1,13 +1,13 @@
-"""Looking at the records of every batch that clients produce, so that none is taken that consumers cannot read.
+"""Validating the records of every produced batch, so that none is accepted that consumers cannot read.
 
-How closely is a topic's to say (`record.validation`). Where numba is installed the work is done natively, tens of
-nanoseconds for each record. Numba takes a second to load, and memory, so it is loaded only once more records come than
-plain Python can look at beside its other work; on a thread, and what comes meanwhile is checked as if there were none.
+How thoroughly is a setting of the topic (`record.validation`). Where numba is installed the work is done natively, tens
+of nanoseconds for each record. Numba takes a second to load, and memory, so it is loaded only once there are more
+records than plain Python can check beside its other work; on a thread, and meanwhile batches are checked as without it.
 
-Most batches are checked on the loop, which takes less time than to hand them over. What would hold it for long
+Most batches are checked on the loop, which takes less time than handing them to a thread. What would block it for long
 (`TakesLong`) is checked on a thread.
 
-Invariant: a batch is never changed here, so that a check may be begun anew.
+Invariant: a batch is never changed here, so that a check may be repeated.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from barnabas.core.records.batch import (
 from barnabas.core.records.checking import OK, check_framing, check_records, problem_of
 from barnabas.core.records.compression import check_frame, decompress
 from barnabas.runtime.log_lines import get_logger
+from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Offload
 from barnabas.services.opening import RecordsRefused, max_opened_bytes
 from barnabas.services.settings import RecordValidation
@@ -54,7 +55,7 @@ _CODEC_BITS: Final = 0x07
 
 
 class TakesLong(Exception):
-    """A batch that is to be checked on a thread. Nothing was done."""
+    """A batch must be checked on a thread. Nothing was done."""
 
 
 def load_kernel() -> Check | None:
@@ -67,7 +68,7 @@ def load_kernel() -> Check | None:
 
 
 class RecordChecks:
-    """Checks batches, natively from when `run` has loaded what that takes."""
+    """Checks batches, natively once `run` has loaded the kernel."""
 
     def __init__(self, offload: Offload, *, load: Callable[[], Check | None] = load_kernel) -> None:
         self._offload = offload
@@ -78,6 +79,15 @@ class RecordChecks:
         self._left_at_ms = 0
         self._unpackable = UNPACKED_BYTES
         self._unpackable_at_ms = 0
+        self._passed_over = 0
+
+    def report(self, metrics: Metrics) -> None:
+        """Name what is counted here."""
+        metrics.counter(
+            "compressed_batches_unchecked_total",
+            "Compressed batches whose records were not checked because there were too many.",
+            lambda: self._passed_over,
+        )
 
     @property
     def is_native(self) -> bool:
@@ -88,7 +98,9 @@ class RecordChecks:
         await self._is_native_wanted.wait()
         self._native = await self._offload.run(self._load)
         if self._native is None:
-            log.info("numba is not installed: of large batches the lengths of records are checked, not every field")
+            log.info(
+                "numba is not installed: in large batches only the lengths of records are checked, not every field"
+            )
 
     def takes_long(self, validation: RecordValidation, records: memoryview | None, *, now_ms: int) -> bool:
         """Whether a batch may have to be checked on a thread."""
@@ -100,14 +112,15 @@ class RecordChecks:
         return bool(count > self._most_now(validation))
 
     def check(self, validation: RecordValidation, records: memoryview, *, now_ms: int) -> int | None:
-        """Refuse a batch whose records are not what its header says; `TakesLong` when that is work for a thread.
+        """Refuse a batch whose records do not match its header; raises `TakesLong` if that is work for a thread.
 
-        Returns the newest timestamp when it is not the one in the header.
+        Returns the newest timestamp if it differs from the header.
         """
         length, attributes, base_timestamp, max_timestamp, count = _peek(records)
         if validation is RecordValidation.NONE or length + LOG_OVERHEAD != len(records) or count <= 0:
             return None  # the log says what is wrong with the latter
         if attributes & _CODEC_BITS and not self._may_unpack(validation, len(records), now_ms):
+            self._passed_over += 1
             return None
         section = self._unpack_now(records) if attributes & _CODEC_BITS else records[HEADER_SIZE:]
         _check_count(records, section, count)  # before it is counted as work, which a lie is not
@@ -140,7 +153,7 @@ class RecordChecks:
         return PLAIN_NOW if validation is RecordValidation.FULL else FRAMING_NOW
 
     def _spend(self, count: int, now_ms: int) -> None:
-        """Count what plain Python is asked to check; too much of it, and the native check is wanted."""
+        """Count what plain Python has to check; too much of it triggers loading the native check."""
         passed_ms = max(now_ms - self._left_at_ms, 0)
         self._left = min(self._left + passed_ms * PLAIN_RECORDS_PER_MS, PLAIN_RECORDS) - count
         self._left_at_ms = now_ms
@@ -149,7 +162,7 @@ class RecordChecks:
             self._is_native_wanted.set()
 
     def _may_unpack(self, validation: RecordValidation, size: int, now_ms: int) -> bool:
-        """Whether a compressed batch is within what may be unpacked; counts it, if it is."""
+        """Whether a compressed batch is within the budget for decompression; counts it if so."""
         if validation is RecordValidation.FULL:
             return True
         passed_ms = max(now_ms - self._unpackable_at_ms, 0)
@@ -171,7 +184,7 @@ class RecordChecks:
     def _check_section(
         self, records: Buffer, section: Buffer, count: int, base_timestamp: int, *, is_full: bool
     ) -> int | None:
-        """Returns the newest timestamp, if all were looked at."""
+        """Returns the newest timestamp, if all records were checked."""
         newest = None
         if self._native is not None:
             status, newest = self._native(section, count, base_timestamp)
@@ -201,9 +214,9 @@ def _unpack(records: Buffer, *, max_bytes: int) -> Buffer:
         return opened
     except CorruptRecord as error:
         _check_crc(records)
-        raise InvalidRecord(f"the records of the batch cannot be unpacked: {error}") from None
+        raise InvalidRecord(f"the records of the batch cannot be decompressed: {error}") from None
 
 
 def _check_crc(records: Buffer) -> None:
-    """What is wrong may have become so on the way. Then the client hears that, and sends it again."""
+    """If the batch was damaged in transit, raise that instead: the client retries it."""
     check_crc(records, 0, read_header(records))

@@ -1,7 +1,7 @@
 """The topics this node serves, as produce and fetch look them up: by name or by id, with their settings resolved.
 
-Follows the metadata image: `apply` is called with every record once it is committed. A topic's name is free again only
-when its files are gone, durably: a crash in between must not hand old records to a new topic.
+Follows the metadata image: `apply` is called with every record once it is committed. A topic's name can be reused only
+when its files are removed durably: a crash in between must not give old records to a new topic.
 """
 
 import asyncio
@@ -25,8 +25,9 @@ from barnabas.core.metadata.records import (
 )
 from barnabas.core.model import TopicPartition
 from barnabas.runtime.log_lines import get_logger
+from barnabas.runtime.logs import Logs
 from barnabas.runtime.offload import Offload
-from barnabas.runtime.partition import Logs, Partition
+from barnabas.runtime.partition import Partition, Replication
 from barnabas.runtime.turns import pieces
 from barnabas.services.settings import TopicConfig
 from barnabas.services.settings.topic_config import opens_batches
@@ -57,10 +58,14 @@ class ServedTopic:
 class ServedTopics:
     """Every topic of the image, ready to be used."""
 
-    def __init__(self, image: Image, logs: Logs, offload: Offload, resolve: Callable[[str], TopicConfig]) -> None:
+    def __init__(
+        self, image: Image, logs: Logs, offload: Offload, resolve: Callable[[str], TopicConfig], *, node_id: int
+    ) -> None:
+        """`image` is the current state; `apply` follows its changes. This node serves what `node_id` leads."""
+        self._node_id = node_id
+        self._alone = Replication(node_id, (node_id,), (node_id,), 0, 1)  # one for all that have no other replica
         self.by_name: dict[str, ServedTopic] = {}
         self.by_id: dict[UUID, ServedTopic] = {}
-        self._image = image
         self._logs = logs
         self._offload = offload
         self._resolve = resolve  # the settings of a topic, by its name
@@ -84,7 +89,7 @@ class ServedTopics:
     def get_by_id(self, topic_id: UUID) -> ServedTopic:
         topic = self.by_id.get(topic_id)
         if topic is None:
-            raise UnknownTopicId(f"no topic has the id {topic_id}")
+            raise UnknownTopicId(f"topic id {topic_id} does not exist")
         return topic
 
     def get_partition(self, name: str, partition: int) -> Partition:
@@ -97,7 +102,7 @@ class ServedTopics:
             await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Let the removal of files come to its end; what has to wait for room is left to the next start."""
+        """Finish removing files; what has to wait for space is left to the next start."""
         self._is_stopping.set()
         await self.wait_all_removed()
 
@@ -109,7 +114,7 @@ class ServedTopics:
     # Following the image
 
     def apply(self, records: Sequence[MetadataRecord]) -> None:
-        """Take records that the image has taken already."""
+        """Apply records that are already applied to the image."""
         changed: dict[str, None] = {}
         for record in records:
             if isinstance(record, TopicRecord):
@@ -134,13 +139,24 @@ class ServedTopics:
     def _set_partition(self, record: PartitionRecord) -> None:
         topic = self.by_id[record.topic_id]
         partition = topic.partitions.get(record.partition)
-        if partition is None:
-            name = TopicPartition(topic.name, record.partition)
-            topic.partitions[record.partition] = Partition(
-                name, self._logs, topic.config.log, leader_epoch=record.leader_epoch
+        is_here = record.leader == self._node_id
+        replication = self._alone
+        if is_here and record.replicas != replication.replicas:
+            replication = Replication(
+                self._node_id, record.replicas, record.isr, record.partition_epoch, topic.config.min_insync_replicas
             )
-        else:
-            partition.lead(record.leader_epoch)
+        if partition is None:
+            partition = topic.partitions[record.partition] = Partition(
+                TopicPartition(topic.name, record.partition),
+                self._logs,
+                topic.config.log,
+                leader_epoch=record.leader_epoch,
+                replication=replication,
+            )
+        elif is_here:
+            partition.lead(record.leader_epoch, replication)
+        if not is_here:
+            partition.resign(record.leader_epoch)
 
     def _configure(self, name: str) -> None:
         topic = self.by_name.get(name)
@@ -148,7 +164,7 @@ class ServedTopics:
             topic.config = self._resolve(name)
             topic.must_open = _must_open(name, topic.config)
             for partition in topic.partitions.values():
-                partition.configure(topic.config.log)
+                partition.configure(topic.config.log, min_insync_replicas=topic.config.min_insync_replicas)
 
     def _remove_topic(self, topic_id: UUID) -> None:
         topic = self.by_id.pop(topic_id)
@@ -176,7 +192,7 @@ class ServedTopics:
             self._removals.pop(topic.name, None)
 
     async def _run_until_done(self, remove: Callable[[], list[str]]) -> list[str]:
-        """Remove files, however long there may be no room or no descriptor for that; until the node stops at most."""
+        """Remove files, retrying while there is no space or no descriptor; until the node stops at most."""
         while True:
             try:
                 return await self._offload.run(remove)
@@ -189,5 +205,5 @@ class ServedTopics:
 
 
 def _must_open(name: str, config: TopicConfig) -> bool:
-    """Whether a client's batches for a topic go the long way. Those for the broker's own topics do, to be refused."""
+    """Whether a client's batches for a topic take the slow path. Those for internal topics do, to be refused."""
     return is_internal(name) or opens_batches(config)

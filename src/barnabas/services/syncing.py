@@ -1,9 +1,9 @@
-"""Waiting for the sync that is under way, on behalf of whoever asks for the end of a partition.
+"""Waiting for the sync in progress, for requests that ask for the end of a partition.
 
-With `flush.policy=fsync` the high watermark is what is on disk. A produce with acks=1 is answered before that, so for
-the time of a sync its client would not find what it was told is written: not by the end of the partition, not by a
-time, not by a fetch there. So whoever asks waits until the watermark is where the log ended when it asked, and is never
-told of anything beyond it. Where nothing is unsynced that costs a comparison.
+With `flush.policy=fsync` the high watermark is what is on disk. A produce with acks=1 is answered before that, so
+during a sync its client would not find what it was told is written: not by the end offset, not by a timestamp, not by a
+fetch there. So such a request waits until the high watermark reaches the end of the log at the time of the request, and
+is never told of anything beyond it. If nothing is unsynced, that costs a comparison.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from barnabas.runtime.turns import in_turns
 SYNC_WAIT_S: Final = 5.0
 
 
-class Unsynced:
-    """Partitions whose ends are not on disk yet, as they were when this was made."""
+class UnsyncedEnds:
+    """Partitions whose ends were not on disk when this was made."""
 
     __slots__ = ("_left",)
 
@@ -28,14 +28,14 @@ class Unsynced:
         self._left = {each: each.end_offset for each in partitions if each.is_behind}  # and their ends
 
     def __bool__(self) -> bool:
-        """Whether there is anything left to wait for. One that is gone is not waited for."""
+        """Whether there is anything left to wait for. Deleted partitions are not waited for."""
         if self._left:
             self._left = {each: end for each, end in self._left.items() if each.is_behind and each.high_watermark < end}
         return bool(self._left)
 
 
 async def wait_synced(partitions: Iterable[Partition]) -> None:
-    """Return when all that is in these partitions now is on disk, when that takes long, or when one of them failed."""
+    """Return when everything in these partitions is on disk, when that takes long, or when one of them failed."""
     waiting = _Waiting()
     try:
         async for partition in in_turns(partitions):
@@ -46,7 +46,7 @@ async def wait_synced(partitions: Iterable[Partition]) -> None:
 
 
 class _Waiting:
-    """Somebody who waits for several partitions at once, and hears of each of them by itself."""
+    """Waits for several partitions at once."""
 
     def __init__(self) -> None:
         self._left: dict[Partition, tuple[int, int]] = {}  # where the watermark was seen, and where it has to come
@@ -54,7 +54,7 @@ class _Waiting:
         self._over = asyncio.Event()
 
     def add(self, partition: Partition) -> None:
-        """Wait for what is in a partition now."""
+        """Wait for the current end of a partition."""
         if partition.is_behind:
             self._left[partition] = (partition.high_watermark, partition.end_offset)
             partition.wait_for_growth(self)
@@ -70,7 +70,7 @@ class _Waiting:
             partition.stop_waiting(self)
 
     def note_growth(self, partition: Partition) -> None:
-        """One of them is further, or cannot be served any more."""
+        """A partition has grown, or can no longer be served."""
         seen, end = self._left[partition]
         high_watermark = partition.high_watermark
         if high_watermark == seen:

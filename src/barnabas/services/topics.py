@@ -13,7 +13,7 @@ from barnabas.core.errors import (
     TopicDeletionDisabled,
     TopicExists,
 )
-from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image, Topic
 from barnabas.core.metadata.topics import (
     CreatedTopic,
@@ -23,13 +23,13 @@ from barnabas.core.metadata.topics import (
     create_topics,
     delete_topic,
 )
+from barnabas.runtime.cluster_metadata import ClusterMetadata
 from barnabas.runtime.dice import Dice
-from barnabas.runtime.metadata_log import MetadataLog
 from barnabas.runtime.turns import pieces
-from barnabas.services.internal_topics import check_may_alter, check_settings, with_internal_defaults
-from barnabas.services.live_config import LiveConfig
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings import check_topic_settings
+from barnabas.services.settings.internal_topics import check_may_alter, check_settings, with_internal_defaults
+from barnabas.services.settings.live_config import LiveConfig
 
 DEFAULT = -1  # a count that is left to the broker
 CREATED_AT_ONCE = 10  # in one commit, which is applied in one piece
@@ -38,14 +38,14 @@ CREATED_AT_ONCE = 10  # in one commit, which is applied in one piece
 class Topics:
     """The verbs on topics."""
 
-    def __init__(self, live: LiveConfig, metadata: MetadataLog, served: ServedTopics, dice: Dice) -> None:
+    def __init__(self, live: LiveConfig, metadata: ClusterMetadata, served: ServedTopics, dice: Dice) -> None:
         self._live = live
         self._metadata = metadata
         self._served = served
         self._dice = dice
 
-    def decide_new(self, new: NewTopic) -> Decision[CreatedTopic]:
-        """What creating a topic would do, with this broker's defaults where the request has none."""
+    def decide_new(self, new: NewTopic) -> MetadataDecision[CreatedTopic]:
+        """The decision to create a topic, with this broker's defaults for what the request leaves out."""
         return create_topic(self._metadata.image, self._with_defaults(new), topic_id=self._dice.uuid())
 
     async def create(self, new: NewTopic) -> CreatedTopic:
@@ -69,9 +69,9 @@ class Topics:
         return NewTopic(new.name, count, factor, None, configs)
 
     async def create_automatically(self, names: Sequence[str]) -> dict[str, BarnabasError]:
-        """Create topics because a client asked for them, some in each commit; the reply is those not there then.
+        """Create topics automatically, some in each commit; returns those that do not exist afterwards.
 
-        Only so many at a time: for the others the client asks again.
+        Only so many at a time: for the others the client retries.
         """
         config = self._live.current
         most = min(
@@ -79,7 +79,7 @@ class Topics:
             max(config.max_new_partitions_per_request // config.num_partitions, 1),
         )
         later = LeaderNotAvailable(
-            f"a request creates at most {most} topics that it only asks for "
+            f"a request creates at most {most} topics automatically "
             "(max.auto.created.topics.per.request, max.new.partitions.per.request); ask again"
         )
         chosen = names[:most]
@@ -98,7 +98,7 @@ class Topics:
         return refused | dict.fromkeys(names[most:], later)
 
     def check_new_partitions(self, count: int) -> None:
-        """Refuse a request that would create so many partitions in all."""
+        """Refuse a request that would create too many partitions in all."""
         most = self._live.current.max_new_partitions_per_request
         if count > most:
             raise PolicyViolation(
@@ -107,53 +107,55 @@ class Topics:
             )
 
     def partition_count_of(self, count: int, assignments: Sequence[object] | None) -> int:
-        """How many partitions a new topic would have: as many as it assigns, or says, or the broker's default."""
+        """How many partitions a new topic would have: those of its assignments, its count, or the default."""
         if assignments:
             return len(assignments)
         return self._live.current.num_partitions if count == DEFAULT else max(count, 0)
 
     def growth_of(self, name: str, count: int) -> int:
-        """How many partitions a topic would get; none if it is not there."""
+        """How many partitions would be added to a topic; 0 if it does not exist."""
         topic = self._metadata.image.topics.get(name)
         return 0 if topic is None else max(count - len(topic.partitions), 0)
 
     async def delete(self, name: str) -> Topic:
-        """Delete a topic. Its records are gone for readers at once, its files soon after."""
+        """Delete a topic. Its records are no longer readable at once, its files are removed soon after."""
         self.check_deletable()
         return await self._metadata.commit(lambda image: self._decide_deletion(image, name))
 
     async def delete_by_id(self, topic_id: UUID) -> Topic:
-        """The same for the topic of this id: not for one that has taken its name meanwhile."""
+        """The same for the topic of this id, not for a newer one of the same name."""
         self.check_deletable()
         return await self._metadata.commit(
             lambda image: self._decide_deletion(image, image.get_topic_by_id(topic_id).name)
         )
 
-    def _decide_deletion(self, image: Image, name: str) -> Decision[Topic]:
+    def _decide_deletion(self, image: Image, name: str) -> MetadataDecision[Topic]:
         decision = delete_topic(image, name)
         check_may_alter(name, self._live.current, doing="deleting it")
         return decision
 
     def check_deletable(self) -> None:
-        """Refuse where no topic may be deleted."""
+        """Refuse if topics cannot be deleted."""
         if not self._live.current.delete_topic_enable:
-            raise TopicDeletionDisabled("topics cannot be deleted here: delete.topic.enable=false")
+            raise TopicDeletionDisabled("topics cannot be deleted: delete.topic.enable=false")
 
-    def decide_partitions(self, name: str, count: int, assignments: Sequence[Sequence[int]] | None) -> Decision[range]:
-        """What adding partitions would do."""
+    def decide_partitions(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None
+    ) -> MetadataDecision[range]:
+        """The decision to add partitions."""
         return self._decide_growth(self._metadata.image, name, count, assignments)
 
     async def add_partitions(self, name: str, count: int, assignments: Sequence[Sequence[int]] | None) -> range:
         """Give a topic more partitions, `count` in all."""
 
-        def decide(image: Image) -> Decision[range]:
+        def decide(image: Image) -> MetadataDecision[range]:
             return self._decide_growth(image, name, count, assignments)
 
         return await self._metadata.commit(decide)
 
     def _decide_growth(
         self, image: Image, name: str, count: int, assignments: Sequence[Sequence[int]] | None
-    ) -> Decision[range]:
+    ) -> MetadataDecision[range]:
         decision = create_partitions(image, name, count, assignments)
         check_may_alter(name, self._live.current, doing="adding partitions")
         return decision

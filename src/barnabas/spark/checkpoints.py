@@ -1,4 +1,4 @@
-"""What Spark's checkpoint of a query says of a batch, where it is a directory that can be read from here."""
+"""What Spark's checkpoint of a query has about a batch, if it is a directory that can be read from here."""
 
 import hashlib
 import json
@@ -12,14 +12,14 @@ _MOST_CHARACTERS: Final = 4_000  # of offsets that are kept for people: some hun
 
 
 class SourceOffsets(NamedTuple):
-    """Up to where a batch reads, and a digest of it; both are empty where the checkpoint cannot be read from here."""
+    """The end offsets of a batch, and their digest; both are empty if the checkpoint cannot be read from here."""
 
     topics: str = ""  # those of topics, as the option 'startingOffsets' takes them; empty if that is long
     digest: str = ""
 
 
 def source_offsets(checkpoint: str | None, batch_id: int) -> SourceOffsets:
-    """What the sources of a query give for a batch."""
+    """The offsets of a query's sources for a batch."""
     directory = _local(checkpoint)
     if directory is None:
         return SourceOffsets()
@@ -36,7 +36,7 @@ def source_offsets(checkpoint: str | None, batch_id: int) -> SourceOffsets:
 
 
 def begin_anew(topics: str, what_is_there: str) -> str:
-    """Advice to whoever has no checkpoint to go on with."""
+    """Advice for a user without a checkpoint to continue from."""
     which = f": {topics}" if topics else ""
     return f"begin a new checkpoint with 'startingOffsets' right after {what_is_there}{which}"
 

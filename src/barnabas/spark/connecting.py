@@ -1,7 +1,7 @@
 """Sessions of a Spark Connect server: Spark is elsewhere, and this process has no Java.
 
-All that are made here are closed before Python ends: one that is left would close itself too late, and wait forever
-for a thread that is no more.
+All sessions made here are closed before Python ends: an open one would close itself too late, and wait forever for a
+thread that has ended.
 """
 
 import atexit
@@ -19,7 +19,7 @@ _ANSWERS_WITHIN_S: Final = 10.0
 def connect(remote: str) -> "SparkSession":
     """A session of the server at `sc://HOST:PORT`; `BarnabasError` if there is none that answers."""
     if not remote.startswith("sc://"):
-        raise BarnabasError(f"{remote!r} is no address of a Spark Connect server, as in sc://localhost:15002")
+        raise BarnabasError(f"{remote!r} is not an address of a Spark Connect server, as in sc://localhost:15002")
     try:
         import grpc  # type: ignore[import-untyped]
         from pyspark.sql import SparkSession
@@ -43,7 +43,10 @@ def new_session(spark: "SparkSession") -> "SparkSession":
 
 
 def close_session(spark: "SparkSession") -> None:
-    """End a session of a Connect server and all that runs in it. Others are left alone: they share one Spark."""
+    """Close a session of a Connect server and everything that runs in it.
+
+    Other sessions are not closed: they share one Spark.
+    """
     if is_connected(spark):
         spark.stop()
 

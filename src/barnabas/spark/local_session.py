@@ -59,7 +59,7 @@ def session(
 
 
 def _start_java(builder: "SparkSession.Builder") -> None:
-    """Start Java in a session of its own, if none runs: a signal to our process group is for us to hear.
+    """Start Java in its own process session, if none runs: a signal to our process group is meant for us.
 
     `timeout`, a shell or a supervisor signals the whole group. Java would be gone before a query could be stopped. It
     ends with us in any case: its input is a pipe from this process.
@@ -138,7 +138,7 @@ def _defaults(master: str) -> dict[str, str]:
 
 
 def _is_here(master: str) -> bool:
-    """Whether all of Spark is on this machine, so that nobody else need reach this process."""
+    """Whether all of Spark is on this machine, so that no other machine needs to reach this process."""
     return master.startswith(("local", "spark://127.", "spark://localhost:"))
 
 

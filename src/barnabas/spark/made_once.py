@@ -1,7 +1,7 @@
 """Small directories that are made once for a user and found again: in the cache, or where that cannot be written,
 among the temporary files.
 
-Whoever finds one finds all of it, also when several processes make it at once. Its name must say what is in it.
+A directory is always complete, also if several processes make it at once. Its name must identify its content.
 """
 
 import shutil

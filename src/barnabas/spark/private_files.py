@@ -1,4 +1,4 @@
-"""Files and folders for their owner alone, whatever the umask, as a broker makes them. What is there stays as it is."""
+"""Files and folders for their owner alone, whatever the umask, as a broker makes them; existing ones are unchanged."""
 
 import os
 from pathlib import Path

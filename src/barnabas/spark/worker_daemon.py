@@ -29,6 +29,7 @@ _OF_TASKS: Final = (
     "barnabas.spark.sink.preparing",
     "barnabas.spark.sink.committing",
     "barnabas.core.records.columnar",
+    "pyarrow.compute",
     "pandas",  # by which Spark hands rows to a sink in Python
 )
 

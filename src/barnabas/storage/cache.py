@@ -1,8 +1,8 @@
-"""What is kept open or loaded, within a bound: file descriptors and indexes of segments.
+"""A bounded cache of open file descriptors and loaded indexes of segments.
 
-A broker has far more segments than the process may have descriptors, so files open on first use and the least
-recently used are let go. Letting go means dropping the cache's reference: whoever still reads keeps theirs,
-and the file closes when the last one goes (see `disk`).
+A broker has far more segments than the process may have descriptors, so files are opened on first use and the least
+recently used are evicted. Eviction drops the cache's reference: a reader keeps its own, and the file closes with the
+last one (see `disk`).
 
 Thread-safe: appends, reads and compaction come from different threads.
 """
@@ -37,7 +37,7 @@ class BoundedCache(Generic[V]):
         return len(self._values)
 
     def get(self, path: str, load: Callable[[str], tuple[V, int]]) -> V:
-        """The value at `path`; `load` gives it and its weight when it is not here."""
+        """The value at `path`; `load` returns it with its weight if it is not cached."""
         with self._lock:
             found = self._values.get(path)
             if found is not None:
@@ -102,19 +102,19 @@ class OpenFiles:
         return self.file(path)
 
     def forget(self, path: str) -> None:
-        """Drop what is held for `path`: its file was removed, renamed over or rewritten."""
+        """Drop everything cached for `path`: its file was removed, renamed over or rewritten."""
         self._files.drop(path)
         self.offset_indexes.drop(path)
         self.time_indexes.drop(path)
 
     def remove(self, path: str) -> None:
-        """Remove the file at `path`, if there is one; whoever reads from it reads on."""
+        """Remove the file at `path`, if there is one; its readers can read on."""
         self.forget(path)
         if self.disk.exists(path):
             self.disk.remove(path)
 
     def forget_directory(self, directory: str) -> None:
-        """Drop what is held for any file in a directory that is gone, whoever opened it."""
+        """Drop everything cached for files in a removed directory."""
         for cache in (self._files, self.offset_indexes, self.time_indexes):
             cache.drop_below(directory + "/")
 

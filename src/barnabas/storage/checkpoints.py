@@ -1,11 +1,11 @@
-"""The text files that say where each log stands: Kafka's offset and leader-epoch checkpoints.
+"""Kafka's offset and leader-epoch checkpoints, as text files.
 
 An offset checkpoint has a version line, a count, then ``topic partition offset`` a line; an epoch checkpoint has
 ``epoch start_offset``. Both are replaced whole. `Checkpoints` owns the offset files of one data directory:
 
 - recovery points: below it a log is on disk for certain, and recovery need not look;
-- log starts: below it records are deleted, whatever files are still there. Nothing else says so, and without it they
-  would come back: so there is a copy, which is read when the file itself is damaged or was removed;
+- log starts: below it records are deleted, even if their files still exist. Nothing else records that, and without it
+  they would reappear: so there is a copy, which is read when the file itself is damaged or was removed;
 - cleaner offsets: below it a log is compacted.
 
 A recovery point that is too low costs time, one that is too high costs data. So raising one may wait for the
@@ -14,12 +14,12 @@ next checkpoint, and lowering one (`lower_recovery_point`) is durable before it 
 All of them are written when a data directory is made, or first used by this version, and then `META`, which says so:
 from then on a file that is missing is a damaged one. Without `META` it may never have been written.
 
-Damaged recovery points or cleaner offsets can be made again by looking at everything: every log is then recovered, or
+Damaged recovery points or cleaner offsets can be rebuilt by reading everything: every log is then recovered, or
 compacted, from its start. Until all logs are (`end_recovery`), the damaged file of recovery points stays: without it
 the next start would know of none, and take the gaps that compaction leaves for loss.
 
 One task owns the offsets. Files may be written by threads meanwhile (`begin_write`), older offsets never over newer
-ones; whoever must have something durable here and now (`write`) waits for such a thread at most as long as it takes to
+ones; a caller that needs something durable at once (`write`) waits for such a thread at most as long as it takes to
 replace one file.
 """
 
@@ -37,7 +37,7 @@ VERSION = 0
 
 _META: Final = b"version=1\n"
 _NO_COPY: Final = (
-    "it says which records were deleted, and they would come back without it: restore it from a backup, or mend it by "
+    "it says which records were deleted, and without it they would reappear: restore it from a backup, or repair it by "
     "hand (a line with 0, a line with the number of partitions, then a line with topic, partition and the first offset "
     "that is left for each)"
 )
@@ -59,18 +59,18 @@ class Checkpoints:
                 file.make()
         self._assumption = None if is_kept or disk.exists(f"{directory}/{LOG_STARTS}") else self._find_assumption()
         self.is_recovery_point_known = self._files[RECOVERY_POINTS].damage is None
-        """Whether the recovery points are all that there were."""
+        """Whether the recovery points are complete."""
         if not self.is_recovery_point_known:
             self._files[RECOVERY_POINTS].is_held = True
 
     @property
     def damage(self) -> str | None:
-        """What was found damaged, and its copy used instead."""
+        """The damaged files whose copies are used instead."""
         return self._files[LOG_STARTS].damage
 
     @property
     def consequences(self) -> list[str]:
-        """What was found damaged, and is made up for by work."""
+        """The damaged files that are rebuilt, with what that takes."""
         meanings = {
             RECOVERY_POINTS: "every log is checked in full, which may take a while",
             CLEANER_OFFSETS: "compacted logs are compacted from their start",
@@ -87,13 +87,13 @@ class Checkpoints:
         )
 
     def keep(self) -> None:
-        """Note that all files are there, once they are; see `META`."""
+        """Record that all files exist, once they do; see `META`."""
         if not self._is_kept:
             replace_file(self._disk, f"{self._directory}/{META}", _META)
             self._is_kept = True
 
     def end_recovery(self) -> None:
-        """All logs are open, and what they know of their recovery points is noted: the file may be written again."""
+        """All logs are open and their recovery points are noted: the file may be written again."""
         self._files[RECOVERY_POINTS].is_held = False
 
     def recovery_point(self, partition: TopicPartition) -> int:
@@ -101,7 +101,7 @@ class Checkpoints:
         return max(self._files[RECOVERY_POINTS].offsets.get(partition, 0), self.cleaned_to(partition))
 
     def partitions(self) -> set[TopicPartition]:
-        """Every partition that something was noted of."""
+        """Every partition with an entry."""
         return {partition for file in self._files.values() for partition in file.offsets}
 
     def log_start(self, partition: TopicPartition) -> int:
@@ -120,10 +120,10 @@ class Checkpoints:
         self._files[CLEANER_OFFSETS].set(partition, offset)
 
     def lower_recovery_point(self, partition: TopicPartition, offset: int) -> None:
-        """Make sure, durably, that recovery looks at everything from `offset` on.
+        """Make sure, durably, that recovery checks everything from `offset` on.
 
-        Nor is it clean from there on: what comes in the place of what is cut must be compacted, or a tombstone in
-        it would one day go before the older value that it deletes.
+        The log is not clean from there on either: what replaces the truncated part must be compacted, or a tombstone in
+        it would one day be removed before the older value that it deletes.
         """
         if self.recovery_point(partition) > offset:
             self.set_recovery_point(partition, offset)
@@ -142,7 +142,7 @@ class Checkpoints:
         self.begin_write()()
 
     def begin_write(self) -> Callable[[], None]:
-        """The function that makes every change so far durable, on whatever thread."""
+        """The function that makes every change so far durable, on any thread."""
         writes = [file.begin_write() for file in self._files.values()]
 
         def write_all() -> None:
@@ -152,11 +152,11 @@ class Checkpoints:
         return write_all
 
     def write_log_starts(self) -> None:
-        """Make the starts of logs durable, which must come before files below them are removed."""
+        """Make the log start offsets durable, which must happen before files below them are removed."""
         self.begin_write_log_starts()()
 
     def begin_write_log_starts(self) -> Callable[[], None]:
-        """The function that does so, on whatever thread."""
+        """The function that does so, on any thread."""
         return self._files[LOG_STARTS].begin_write()
 
 
@@ -207,7 +207,7 @@ class OffsetFile:
             self._file.note_change()
 
     def make(self) -> None:
-        """Have the file written, with nothing in it if need be."""
+        """Write the file, even if it is empty."""
         self._file.note_change()
 
     def forget(self, partition: TopicPartition) -> None:

@@ -1,8 +1,8 @@
 """Damage in a segment file: where it is, and where the next good batch begins.
 
-A batch that was written and is not right any more is found by its checksum, or, as offset and length are not under it,
-by not following what comes before it. What comes after is still good as a rule: it is found by the length of the
-damaged batch, or by looking for the next bytes that are a batch, checksum included.
+A damaged batch is found by its checksum or, since that does not cover offset and length, because it does not follow the
+batch before it. The data after it is usually good: it is found by the length of the damaged batch, or by searching for
+the next bytes that are a batch with a valid checksum.
 """
 
 import struct
@@ -28,7 +28,7 @@ _offset_and_length: Final = struct.Struct(">qi").unpack_from
 
 
 class Damage(NamedTuple):
-    """Bytes of a segment file that are no batch."""
+    """Bytes of a segment file that are not a valid batch."""
 
     position: int
     end_position: int
@@ -40,7 +40,7 @@ class Damage(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """How far a check came, and the damage that it met, which is behind it then."""
+    """How far a check got, and the damage it found there, which lies before that position."""
 
     position: int
     next_offset: int
@@ -78,7 +78,7 @@ def check_some(
 
 
 def check_place(file: File, position: int, header: BatchHeader, end: int, *, next_offset: int, end_offset: int) -> None:
-    """Refuse a batch whose offset cannot be right, though its checksum is: that does not vouch for the offset.
+    """Refuse a batch with an impossible offset: its checksum does not cover the offset.
 
     It may not reach `end_offset`. It may leave out offsets after `next_offset`, for compaction does so, but not go
     beyond the batch that follows it.

@@ -61,7 +61,7 @@ class DataDir:
         return self._context.checkpoints
 
     def open_logs(self, config_of: Callable[[TopicPartition], LogConfig]) -> Iterator[RecoveryReport]:
-        """Open every log that is here, one at a step. A damaged one is noted in `unreadable`."""
+        """Open every log in the directory, one per step. A damaged one is noted in `unreadable`."""
         with self.health.guarded():
             names = self._disk.list_dir(self.path)
         for name in names:
@@ -75,7 +75,7 @@ class DataDir:
                 continue
             except StorageExhausted as refusal:
                 self.unreadable[partition] = CorruptLog(
-                    f"{self.path}/{name} cannot be opened: {refusal}. Make room and start the node again"
+                    f"{self.path}/{name} cannot be opened: {refusal}. Free some space and start the node again"
                 )
                 continue
             yield report
@@ -94,8 +94,8 @@ class DataDir:
         return any(found not in (None, partition) for found in map(parse_partition, names))
 
     def _open_missing(self, config_of: Callable[[TopicPartition], LogConfig]) -> Iterator[RecoveryReport]:
-        """See to partitions whose directory is gone. One that was empty goes on where it ended. Any other is not an
-        empty one: what was synced there is missing, and it must not begin anew at 0.
+        """Handle partitions whose directory is missing. One that was empty continues at its end offset. Any other is
+        not empty: its synced records are missing, and it must not start again at 0.
         """
         for partition in sorted(self.checkpoints.partitions()):
             used_to = max(self.checkpoints.recovery_point(partition), self.checkpoints.log_start(partition))
@@ -107,7 +107,7 @@ class DataDir:
                 self.unreadable[partition] = error
 
     def create_log(self, partition: TopicPartition, config: LogConfig) -> Log:
-        """The log of a partition, made when there is none."""
+        """The log of a partition, created if there is none."""
         if partition in self.unreadable:
             raise self.unreadable[partition]
         if partition not in self.logs:
@@ -123,15 +123,15 @@ class DataDir:
         self.begin_deletion([partition])()
 
     def begin_deletion(self, partitions: Sequence[TopicPartition]) -> Callable[[], list[str]]:
-        """Forget partitions; the function that is returned removes their files, on whatever thread.
+        """Forget partitions; the returned function removes their files, on any thread.
 
-        It says what it could not remove, and why. That is not in the way of anybody: it has another name by then.
+        It returns what it could not remove, and why. Such leftovers do no harm: they have been renamed by then.
         """
         self.forget(partitions)
         return self.begin_removal(partitions)
 
     def forget(self, partitions: Sequence[TopicPartition]) -> None:
-        """The first half of a deletion, which very many partitions can go through a few at a time."""
+        """The first half of a deletion; very many partitions can be done a few at a time."""
         for partition in partitions:
             log = self.logs.pop(partition, None)
             if log is not None:
@@ -143,7 +143,7 @@ class DataDir:
             self.checkpoints.forget(partition)
 
     def begin_removal(self, partitions: Sequence[TopicPartition]) -> Callable[[], list[str]]:
-        """The second half: see `begin_deletion`. What is returned can be called again when it was refused."""
+        """The second half: see `begin_deletion`. The returned function can be called again if it was refused."""
         write_checkpoints = self.checkpoints.begin_write()
         renamed: list[str] = []
 
@@ -162,7 +162,7 @@ class DataDir:
         return remove
 
     def delete_strays(self, partitions: Sequence[TopicPartition]) -> list[str]:
-        """Remove, when the directory has just been opened, what no topic knows. Says what could not be removed."""
+        """Remove partitions of no topic, when the directory has just been opened. Returns what could not be removed."""
         try:
             return self.begin_deletion(partitions)()
         except StorageExhausted as refusal:
@@ -170,7 +170,7 @@ class DataDir:
             return [str(refusal)]
 
     def _rename_deleted(self, partitions: Sequence[TopicPartition], renamed: list[str]) -> None:
-        """Take the names of deleted partitions from their directories, durably, and add those they have now."""
+        """Rename the directories of deleted partitions, durably, and add their new names."""
         present = [each for each in (f"{self.path}/{name}" for name in partitions) if self._disk.exists(each)]
         with self._names_lock:
             for directory in present:
@@ -200,19 +200,19 @@ class DataDir:
         return work_if_present
 
     def checkpoint(self) -> None:
-        """Note how far each log is on disk, to spare the next recovery the work; durable when this returns."""
+        """Record the recovery point of each log, to save the next recovery work; durable when this returns."""
         for log in self.logs.values():
             log.prepare_checkpoint()
         with self.health.guarded():
             self.checkpoints.write()
 
     def prepare_checkpoint(self, log: Log) -> Callable[[], None] | None:
-        """Note how far one log is on disk. What is returned, if anything, should run on a thread before long."""
+        """Record the recovery point of one log. The returned function, if any, should run on a thread soon."""
         write = log.begin_checkpoint()
         return None if write is None else self.while_present(log, write)
 
     def begin_checkpoint(self) -> Callable[[], None]:
-        """The function that makes durable what was noted of all logs, on whatever thread."""
+        """The function that makes the recorded points of all logs durable, on any thread."""
         write = self.checkpoints.begin_write()
 
         def write_guarded() -> None:
@@ -222,13 +222,13 @@ class DataDir:
         return write_guarded
 
     def give_back(self) -> None:
-        """Call the directory clean again if it was: for a start that is refused before anything was written."""
+        """Mark the directory clean again if it was: for a start that is refused before anything was written."""
         if self.was_clean:
             with self.health.sparing():
                 replace_file(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", b"")
 
     def close(self) -> None:
-        """Make everything durable and say so. A directory with a damaged log is not called clean."""
+        """Make everything durable and mark the directory clean, unless it has a damaged log."""
         if self.health.offline_reason is not None:
             raise DataDirLost(f"{self.path} is offline and is not closed cleanly: {self.health.offline_reason}")
         for log in self.logs.values():
@@ -259,7 +259,7 @@ class DataDir:
                     self.leftovers.append(str(error))
 
     def _try_to_remove(self, directory: str) -> list[str]:
-        """Remove a directory that nobody needs; what comes in the way of that is returned."""
+        """Remove a directory that is no longer needed; returns the error, if any."""
         try:
             if not self._disk.exists(directory):
                 return []

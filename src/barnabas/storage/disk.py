@@ -1,17 +1,17 @@
 """The disk as the log sees it: what storage asks for, and what a crash may do to it.
 
 Two implementations: `runtime.disk.OsDisk` on the operating system, and `testing.disk.SimulatedDisk`, which
-loses, tears and flips. Calls block; whoever must not block calls from a thread.
+loses, tears and flips. Calls block; a caller that must not block uses a thread.
 
 What a caller may rely on:
 - a write is visible to every later read at once, and durable only after `sync` of that file;
 - a created, renamed or removed name is durable only after `sync_dir` of its directory;
 - `rename` replaces its target in one step: after a crash a name leads to the old file or the new one;
-- after a failed `sync` or `sync_dir`, which is `SyncFailed`, nothing is known about unsynced bytes. It is never tried
-  again. An error from opening what is to be synced is none: nothing was tried.
+- after a failed `sync` or `sync_dir`, which is `SyncFailed`, nothing is known about unsynced bytes. It is never
+  retried. An error from opening the file to be synced does not count: no sync was tried.
 
-Paths are strings with ``/`` between names. A `File` closes when its last reference goes, so whoever still
-reads from a file that was dropped from a cache or removed from its directory reads on undisturbed.
+Paths are strings with ``/`` between names. A `File` closes when its last reference goes, so a reader of a file that was
+dropped from a cache or removed from its directory can read on.
 """
 
 from typing import Protocol
@@ -20,7 +20,7 @@ from barnabas.core.records.batch import Buffer
 
 
 class SyncFailed(OSError):
-    """A sync failed, for whatever reason: what was to be durable may be lost, and a later sync would not say so."""
+    """A sync failed: what was to be durable may be lost, and a later sync would not report it."""
 
 
 class File(Protocol):
@@ -34,7 +34,7 @@ class File(Protocol):
         ...
 
     def read_nowait(self, position: int, size: int) -> Buffer | None:
-        """`size` bytes that are in memory already; None when that takes the disk, or fewer are there."""
+        """`size` bytes that are already in memory; None if the disk is needed, or the file is shorter."""
         ...
 
     def write(self, position: int, data: Buffer) -> None:
@@ -57,7 +57,7 @@ class File(Protocol):
 
 
 class OpenDirectory(Protocol):
-    """A directory that is open. Whoever has it can make names durable even when nothing more can be opened."""
+    """An open directory. Its names can be made durable even when nothing more can be opened."""
 
     def sync(self) -> None:
         """Make the names in the directory durable; `SyncFailed` when they are not."""
@@ -80,11 +80,11 @@ class Disk(Protocol):
         ...
 
     def free_bytes(self, path: str) -> int | None:
-        """How much more may be written to the file system of a path; None when it does not say."""
+        """The free space of the file system of a path; None if it does not report any."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether the path leads to a file or a directory. OSError when nobody can tell, which is not a no."""
+        """Whether the path is a file or a directory. OSError if that cannot be determined."""
         ...
 
     def file_size(self, path: str) -> int:
@@ -110,5 +110,5 @@ class Disk(Protocol):
         ...
 
     def sync_all(self) -> None:
-        """Make everything on this disk durable. Says nothing of failures: only for what can be made again."""
+        """Make everything on this disk durable. Does not report failures: only for data that can be rebuilt."""
         ...

@@ -1,6 +1,6 @@
 """The history of leader epochs of one log on disk: written when it changed, and it changes rarely.
 
-The log's owner says what changed; the file may be put in place by any thread (`begin_write`).
+The owner of the log notes changes; any thread may write the file (`begin_write`).
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class EpochFile:
             write()
 
     def begin_write(self) -> Callable[[], None] | None:
-        """The function that does so, on whatever thread; None when nothing changed."""
+        """The function that does so, on any thread; None if nothing changed."""
         if self._is_changed:
             self._file.note_change()
             self._is_changed = False

@@ -59,21 +59,21 @@ class GrowingIndexes:
             self.times.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
     def complete(self) -> None:
-        """Add the largest timestamp: nothing comes after it, for now."""
+        """Add the largest timestamp: the segment ends here, for now."""
         if self.max_timestamp_offset >= 0:
             self.times.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
     def note_written(self) -> None:
-        """The files hold what is here."""
+        """The files have all entries."""
         self._written_offsets, self._written_times = len(self.offsets), len(self.times)
 
     def take(self, rebuilt: "GrowingIndexes") -> None:
-        """Have the entries of others, made from the same log. The owner may have noted more meanwhile."""
+        """Take the entries of indexes rebuilt from the same log. The owner may have noted more meanwhile."""
         self.offsets, self.times = rebuilt.offsets, rebuilt.times
         self._written_offsets = self._written_times = 0
 
     def write(self, files: OpenFiles, offsets_path: str, times_path: str) -> list[File]:
-        """Bring the files up to what is here; returns them, to be synced."""
+        """Write the new entries to the files; returns the files, to be synced."""
         offsets, times = files.create(offsets_path), files.create(times_path)
         if self._written_offsets == self._written_times == 0:
             # New, rebuilt or cut: what the files hold may be something else.

@@ -1,15 +1,15 @@
-"""Whether a data directory can be written to, and what an error of the operating system says about it.
+"""Whether a data directory can be written to, and what an error of the operating system means for it.
 
 Three kinds of errors:
 
 - The process has run out of something (descriptors, memory), or a name is too long: that one piece of work is refused,
   and the next may succeed. Nothing is wrong with the disk.
-- There is no room left: as above, and clients write no more until there is room again (`note_room`). What the broker
-  writes for itself is still tried: retention could free nothing otherwise.
+- There is no space left: as above, and clients' writes are refused until there is space again (`note_room`). The
+  broker's own writes are still tried: otherwise retention could free nothing.
 - Anything else, a failed sync always, takes the directory offline for good: nothing is known about what is on disk, and
   trying again could report as durable what is not. What was synced before can be read on.
 
-Whoever refuses work because of the first two must have left no trace of it; work that cannot be undone is `guarded`
+Work that is refused because of the first two must leave no trace; work that cannot be undone is `guarded`
 with `is_final`, and then any error takes the directory offline.
 
 May be called on any thread.
@@ -46,18 +46,20 @@ class DirectoryHealth:
             raise StorageError(f"{self.directory} is offline: {self.offline_reason}")
 
     def check_room(self) -> None:
-        """Refuse a client's write when there is no room for it."""
+        """Refuse a client's write if there is no space for it."""
         if self.is_full:
-            raise StorageExhausted(f"{self.directory} is full; the write can be repeated once there is room")
+            raise StorageExhausted(f"{self.directory} is full; retry the write once there is space")
 
     def note_room(self, *, is_full: bool) -> None:
-        """Somebody has looked how much room there is."""
+        """The free space was checked."""
         was_full, self.is_full = self.is_full, is_full
         if is_full and not was_full:
-            self._tell(StorageExhausted(f"{self.directory} is full but for what is reserved for the broker itself"))
+            self._tell(
+                StorageExhausted(f"{self.directory} is full, except for the space reserved for the broker itself")
+            )
 
     def fail(self, error: OSError) -> StorageError:
-        """Say what an error means for the directory; returns the refusal to raise."""
+        """Handle an error of the directory; returns the refusal to raise."""
         reason = str(error) or type(error).__name__
         if isinstance(error, SyncFailed) or error.errno not in NO_ROOM | _NOT_THE_DISK:
             return self.fail_for_good(error)
@@ -96,13 +98,13 @@ class DirectoryHealth:
 
     @contextmanager
     def sparing(self) -> Iterator[None]:
-        """Around what only spares work later: that there is no room for it, or no descriptor, is no failure."""
+        """Around work that only saves work later: lack of space, or of descriptors, is not a failure."""
         with suppress(StorageExhausted), self.guarded():
             yield
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Around what only reads, which may go on when nothing can be written any more."""
+        """Around reads, which continue when nothing can be written any more."""
         try:
             yield
         except OSError as error:

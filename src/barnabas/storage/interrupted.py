@@ -1,5 +1,5 @@
-"""Work on a log that a crash interrupted, as the names in its directory tell: it is finished (a compacted segment about
-to take its place) or undone (everything else).
+"""Work on a log that a crash interrupted, recognized by the names in its directory: it is finished (a compacted segment
+about to take its place) or undone (everything else).
 """
 
 import itertools
@@ -24,7 +24,7 @@ from barnabas.storage.names import (
 
 
 def settle_names(context: LogContext, directory: str, log_start_offset: int, notes: list[str]) -> list[int]:
-    """Finish or undo what was interrupted, and note that; returns the base offsets of the segments there are."""
+    """Finish or undo what was interrupted, and note that; returns the base offsets of the segments."""
     disk = context.files.disk
     names = disk.list_dir(directory)
     for name in names:

@@ -1,8 +1,8 @@
 """The log of one partition: appended at one end and read anywhere.
 
-Owns the order of offsets, what may be appended, and the producers of the log; which files that is in is the concern of
-`SegmentedLog`, on which it stands. One task owns a log and calls everything that changes it; reads that were located
-(`Slice`) may run in any thread.
+Owns the order of offsets, what may be appended, and the producers of the log; the files belong to `SegmentedLog`, on
+which it is built. One task owns a log and calls everything that changes it; reads that were located (`Slice`) may run
+in any thread.
 
 Invariants: offsets only grow and are never given twice; a refused append leaves no trace.
 
@@ -57,11 +57,11 @@ class Log(SegmentedLog):
     # Appending
 
     def append(self, data: bytearray | memoryview, *, leader_epoch: int, now_ms: int) -> Appended:
-        """Take batches as the leader: check them, give them the next offsets in place, write them in one go.
+        """Append batches as the leader: check them, assign the next offsets in place, write them at once.
 
         `data` becomes the log's: its batches carry their offsets afterwards.
 
-        This is the short way that most appends go; whatever is not plain goes through `_append_any`.
+        This is the fast path of most appends; everything that is not plain goes through `_append_any`.
         """
         active = self._active
         if (
@@ -92,7 +92,7 @@ class Log(SegmentedLog):
         latest_epoch = self.epochs.latest
         if leader_epoch < latest_epoch:
             raise FencedLeaderEpoch(
-                f"{self.partition} was written by leader epoch {latest_epoch}; epoch {leader_epoch} is over"
+                f"{self.partition} was written by leader epoch {latest_epoch}; epoch {leader_epoch} is stale"
             )
         header = read_alone(data)
         if header is None:
@@ -156,7 +156,7 @@ class Log(SegmentedLog):
         return Appended(first_offset, offset - 1, stamped)
 
     def append_as_follower(self, data: bytearray | memoryview) -> Appended:
-        """Take batches that the leader has given their offsets, exactly as they are."""
+        """Append batches unchanged, with the offsets assigned by the leader."""
         self._health.check()
         batches = list(iter_batches(data))
         placed = check_followed(
@@ -174,7 +174,7 @@ class Log(SegmentedLog):
         return Appended(batches[0][1].base_offset, last_offset, NO_TIMESTAMP)
 
     def _append_with_gap(self, data: bytearray | memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> Appended:
-        """Take batches that reach farther than a segment can: compaction left the leader a gap of 2**31 offsets."""
+        """Append batches whose offsets span more than a segment can: compaction left a gap of 2**31 offsets."""
         if len(batches) == 1:
             self._leap_to(batches[0][1].base_offset)
         view = memoryview(data)
@@ -205,7 +205,7 @@ class Log(SegmentedLog):
                 self._write_aborted()
 
     def _fail_append(self, error: OSError) -> StorageError:
-        """A write failed: what there is of it must leave no trace. Returns the refusal to raise."""
+        """A write failed: remove every trace of it. Returns the refusal to raise."""
         refusal = self._health.fail(error)
         if isinstance(refusal, StorageExhausted):
             try:

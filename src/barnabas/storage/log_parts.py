@@ -1,4 +1,4 @@
-"""What a log is made of: what it shares with the other logs of its data directory, and what opening it found."""
+"""The parts of a log: what it shares with the other logs of its data directory, and what opening it found."""
 
 from typing import NamedTuple
 

@@ -112,7 +112,7 @@ def _aborted_transactions(log: Log, start_offset: int, end_offset: int) -> list[
 
 
 def aborted_in(log: Log, segment: Segment) -> list[AbortedTransaction]:
-    """The transactions aborted in a segment; a damaged index is made anew from the log."""
+    """The transactions aborted in a segment; a damaged index is rebuilt from the log."""
     try:
         return segment.txn_index.aborted()
     except DamagedIndex:
@@ -127,7 +127,7 @@ def rebuild_aborted(log: Log, segment: Segment) -> None:
 
 
 def _look(log: Log, lookup: Callable[[], T]) -> T:
-    """Look, and look again when the segments were removed, replaced or cut meanwhile by the owner of the log."""
+    """Search, and repeat if the segments were removed, replaced or truncated meanwhile by the owner of the log."""
     while True:
         cuts = log.cuts
         try:

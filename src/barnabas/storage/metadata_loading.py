@@ -1,66 +1,86 @@
 """Loading the metadata of the cluster: the newest snapshot that can be read, and the log after it.
 
-A commit without its end, at the end of the log, is cut off: a crash interrupted it, and nobody was told that it is
-there. A snapshot that is damaged is passed over when an older one, or the beginning of the log, and the log from
-there on make up for it. All other damage is `CorruptLog`, and nothing is changed.
+Of the log of several voters nobody knows at first how much is committed: only its voters are looked for. Of the log of
+a sole voter all is. Of a commit without its end nothing is applied. Where another leader epoch follows, nothing is left
+to do. At the end of the log its end may still come, from the leader that began it, so the reader is kept with it.
+
+A snapshot that is damaged is passed over when an older one, or the beginning of the log, and the log from there on make
+up for it. All other damage is `CorruptLog`, and nothing is changed.
 """
 
 from collections.abc import Iterator
 
-from barnabas.core.errors import CorruptLog, InvalidMetadata
+from barnabas.core.errors import CorruptLog, CorruptRecord, InvalidMetadata
 from barnabas.core.metadata.commits import CommitReader
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import decode_record
-from barnabas.core.records.record import decode_batch
+from barnabas.core.raft.control_records import voters_in
+from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, VotersAt, VoterSet
 from barnabas.storage.log import Log
 from barnabas.storage.metadata_snapshot import MetadataSnapshots, SnapshotId
 from barnabas.storage.scan import FoundBatch
-from barnabas.storage.truncate import truncate_to
 
 
-def load_metadata(log: Log) -> "LoadedMetadata":
-    """Load the newest snapshot that can be read, and replay what the log has after it."""
+def load_metadata(log: Log, *, replica: ReplicaKey, static_voters: VoterSet = NO_VOTERS) -> "LoadedMetadata":
+    """Load the newest snapshot that can be read, and find the voters; the sole voter replays the log after it, too."""
     try:
-        return LoadedMetadata(log)
-    except InvalidMetadata as error:
+        loaded = LoadedMetadata(log, replica, static_voters)
+        if loaded.is_sole_voter:
+            loaded.replay()
+    except (InvalidMetadata, CorruptRecord) as error:
         # Its checksum was right: it was written so, most likely by a version that knows more.
-        raise CorruptLog(f"{log.directory} holds what cannot be applied: {error}") from error
+        raise CorruptLog(f"{log.directory} holds metadata that cannot be applied: {error}") from error
+    loaded.remove_damaged()
+    return loaded
 
 
 class LoadedMetadata:
-    """What a log and its snapshots come to."""
+    """The state that a log and its snapshots yield."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, replica: ReplicaKey, static_voters: VoterSet) -> None:
         self._log = log
+        self._replica = replica
+        self._static_voters = static_voters
         self.snapshots = MetadataSnapshots(log.context.files.disk, log.directory)
         self.notes: list[str] = []
-        """What was found that somebody should read."""
+        """Findings for the operator."""
         self.image = Image()
+        self.voters: list[VotersAt] = []
+        """The voters of the snapshot and those that the log has after it."""
         self._damaged: list[SnapshotId] = []
         self.snapshot = self._load_snapshot()
+        self.applied_offset = self.snapshot.end_offset if self.snapshot else log.log_start_offset
+        """Up to where the image has the log."""
         self.replayed_bytes = self.replayed_records = 0
-        self._replay()
-        for snapshot in self._damaged:
-            self.snapshots.remove(snapshot)  # the log has all of it, and it must not pass for a reserve
+        self.reader = CommitReader()
+        """What has read the log so far, perhaps with a commit whose end may come."""
+        self._find_voters()
+
+    @property
+    def is_sole_voter(self) -> bool:
+        """Whether this node is all of the quorum: then all that is in its log is committed, or will be."""
+        voters = self.voters[-1].voters if self.voters else self._static_voters
+        return len(voters.voters) == 1 and voters.find(self._replica) is not None
 
     def _load_snapshot(self) -> SnapshotId | None:
         """The newest snapshot that can be read and goes on in the log."""
         log, ids = self._log, self.snapshots.ids()
-        if ids and ids[-1].end_offset > log.end_offset:
-            raise CorruptLog(
-                f"{log.directory} ends at offset {log.end_offset}, but has a snapshot up to {ids[-1].end_offset}: "
-                "segments are missing; restore them from a backup"
-            )
         for snapshot in reversed(ids):
             if snapshot.end_offset < log.log_start_offset:
                 break  # with a gap after it
             try:
-                records = self.snapshots.read(snapshot)
+                contents = self.snapshots.read(snapshot)
             except CorruptLog as error:
+                if snapshot.end_offset > log.end_offset:
+                    raise self._segments_missing(snapshot) from error
                 self.notes.append(str(error))
                 self._damaged.append(snapshot)
                 continue
-            for record in records:
+            if contents.voters.voters:
+                self.voters.append(VotersAt(snapshot.end_offset - 1, contents.voters))
+            if snapshot.end_offset > log.end_offset and self.is_sole_voter:
+                raise self._segments_missing(snapshot)  # nobody else votes, so nobody else has sent it
+            for record in contents.records:
                 self.image.apply(decode_record(record))
             return snapshot
         if log.log_start_offset > 0:
@@ -70,18 +90,38 @@ class LoadedMetadata:
             )
         return None
 
-    def _replay(self) -> None:
-        reader = CommitReader()
-        start_offset = self.snapshot.end_offset if self.snapshot else self._log.log_start_offset
-        for batch in self._batches_from(start_offset):
+    def _segments_missing(self, snapshot: SnapshotId) -> CorruptLog:
+        return CorruptLog(
+            f"{self._log.directory} ends at offset {self._log.end_offset}, but has a snapshot up to "
+            f"{snapshot.end_offset}: segments are missing; restore them from a backup"
+        )
+
+    def _find_voters(self) -> None:
+        """Note the voters in the log after the snapshot. Only control batches are read, of others the headers."""
+        start_offset = self.applied_offset
+        if start_offset >= self._log.end_offset:
+            return
+        for segment in self._log.segments_from(start_offset):
+            found = segment.find(start_offset)
+            for position, header in segment.headers(found[0]) if found else ():
+                if header.is_control and header.base_offset >= start_offset:
+                    entry = voters_in(segment.file().read(position, header.size), header)
+                    self.voters += [] if entry is None else [entry]
+
+    def replay(self) -> None:
+        """Apply the log after the snapshot, up to its end."""
+        for batch in self._batches_from(self.applied_offset):
             self.replayed_bytes += batch.header.size
-            for records in reader.read(decode_batch(batch.data, verify_crc=False)):
+            for records in self.reader.read(batch.data, batch.header):
                 self.replayed_records += len(records)
                 for record in records:
                     self.image.apply(record)
-        if reader.unfinished_at is not None:
-            self.notes.append(f"cut an interrupted commit at offset {reader.unfinished_at} off {self._log.partition}")
-            truncate_to(self._log, reader.unfinished_at)
+        self.applied_offset = self._log.end_offset
+
+    def remove_damaged(self) -> None:
+        """Remove the snapshots that cannot be read: others have all of it, and these must not pass for a reserve."""
+        for snapshot in self._damaged:
+            self.snapshots.remove(snapshot)
 
     def _batches_from(self, offset: int) -> Iterator[FoundBatch]:
         """Every batch from `offset` on, checked; one that is missing is damage."""

@@ -1,4 +1,4 @@
-"""The names in a data directory: what each file of a partition is called, and what a name says."""
+"""The names in a data directory: of each file of a partition, and how they are parsed."""
 
 from typing import Final
 
@@ -22,6 +22,7 @@ ACCEPT_LOSS: Final = "accept-data-loss"  # an operator's word that a log may go 
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 SCRUBBED_TO: Final = "scrub-offset-checkpoint"
 META: Final = "meta.properties"  # the format of a data directory: from version 1 on its checkpoints are always there
+QUORUM_STATE: Final = "quorum-state"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
 SEGMENT_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
@@ -34,7 +35,7 @@ def parent_of(path: str) -> str:
 
 
 def repair_command(path: str) -> str:
-    """The command that steps over what is damaged in a segment file."""
+    """The command that repairs the damage in a segment file."""
     directory = parent_of(path)
     partition = parse_partition(directory.rpartition("/")[2])
     topic = "TOPIC" if partition is None else partition.topic
@@ -42,8 +43,8 @@ def repair_command(path: str) -> str:
 
 
 def deleted_dir(directory: str, number: int) -> str:
-    """A partition directory on its way out. The name does not grow with that of its topic, which may be as long as a
-    name can be; and no topic's directory has it, for those end in digits.
+    """The name of a partition directory that is being deleted. It does not grow with the name of its topic, which may
+    be as long as a name can be; and no topic's directory has it, since those end in digits.
     """
     return f"{directory}/{number:020d}{DELETED}"
 

@@ -1,5 +1,5 @@
-"""Batches that are about to be appended: what is asked of each that a leader takes, and the time of the log for it; and
-what is asked of those that a follower takes over.
+"""Batches that are about to be appended: the checks of a leader and the log's time for them; and the checks of a
+follower.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def check_new(header: BatchHeader, partition: TopicPartition, config: LogConfig)
 
 
 def stamp(data: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> int:
-    """Put the log's time on a batch; markers keep their own."""
+    """Set the log's time in a batch; markers keep their own."""
     if header.is_control:
         return NO_TIMESTAMP
     stamp_log_append_time(data, position, header, now_ms)

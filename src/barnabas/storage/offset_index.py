@@ -1,9 +1,9 @@
 """The sparse offset index of a segment: about one entry per `index.interval.bytes` of log.
 
-An entry says: the batch at this position ends with this offset. On disk 8 bytes, big-endian: the offset
-relative to the segment's base, then the position. In memory two arrays of 32-bit numbers, so that a lookup is
-one bisection in C. The file has no checksum; `parse` refuses what cannot be right, a lookup checks the batch it
-is led to, and a segment whose index is refused builds a new one from its log.
+An entry says: the batch at this position ends with this offset. On disk 8 bytes, big-endian: the offset relative to the
+segment's base, then the position. In memory two arrays of 32-bit numbers, so that a lookup is one bisection in C. The
+file has no checksum; `parse` refuses impossible entries, a lookup checks the batch it finds, and a segment whose index
+is refused builds a new one from its log.
 """
 
 import sys
@@ -16,7 +16,7 @@ MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 
 class DamagedIndex(Exception):
-    """An index that contradicts itself or its log. Whoever owns the segment rebuilds it."""
+    """An index that contradicts itself or its log. The owner of the segment rebuilds it."""
 
 
 class OffsetIndex:

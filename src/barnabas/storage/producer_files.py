@@ -56,15 +56,15 @@ class ProducerFiles:
         return None
 
     def remove_between(self, after: int, before: int) -> None:
-        """Remove snapshots in (after, before): an older point in the active segment is of no more use."""
+        """Remove snapshots in (after, before): older points in the active segment are no longer needed."""
         self.remove(offset for offset in self.offsets() if after < offset < before)
 
     def beyond(self, offset: int) -> list[int]:
-        """The offsets of snapshots of what is cut away at `offset`."""
+        """The offsets of snapshots beyond a truncation at `offset`."""
         return [found for found in self.offsets() if found > offset]
 
     def remove_beyond(self, offset: int) -> None:
-        """Remove snapshots of what was cut away."""
+        """Remove snapshots beyond a truncation."""
         self.remove(self.beyond(offset))
 
     def remove_below(self, offset: int) -> None:
@@ -100,7 +100,7 @@ def find_aborted(files: ProducerFiles, segments: Sequence[Segment], *, end_posit
 
 
 def aborted_entry(producers: ProducerStates, completed: CompletedTransaction) -> AbortedTransaction:
-    """What the transaction index says of a transaction that was just aborted."""
+    """The entry of the transaction index for a transaction that was just aborted."""
     stable = producers.last_stable_offset_after(completed)
     return AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
 

@@ -24,7 +24,7 @@ _NO_BATCH: Final = WrittenBatch(NO_SEQUENCE, NO_SEQUENCE, NO_OFFSET, NO_OFFSET, 
 
 
 class DamagedSnapshot(Exception):
-    """A snapshot that cannot be read; an older one and a longer replay do as well."""
+    """A snapshot that cannot be read; an older one and a longer replay replace it."""
 
 
 def encode_snapshot(producers: Iterable[Producer]) -> bytes:

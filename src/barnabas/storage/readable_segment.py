@@ -1,7 +1,7 @@
 """One segment of a log as its readers see it: a file of record batches, and the sparse indexes that find an offset or a
 time in it.
 
-The indexes of a closed segment load on first use and are let go again by `OpenFiles`; those of the active one are in
+The indexes of a closed segment load on first use and are evicted by `OpenFiles`; those of the active one are in
 memory (`GrowingIndexes`). An index that is missing or wrong is rebuilt from the log file, which alone is the truth.
 
 Any thread may read, while the owner of the log appends to the active segment, removes segments and replaces them.
@@ -28,7 +28,7 @@ from barnabas.storage.txn_index import TxnIndex
 
 
 class SegmentGone(Exception):
-    """The segment was removed or replaced while somebody else looked at it. Nothing is wrong; look again."""
+    """The segment was removed or replaced during a read. This is not an error; try again."""
 
 
 class ReadableSegment:
@@ -89,7 +89,7 @@ class ReadableSegment:
         return segment_file(self._directory, self.base_offset, suffix)
 
     def file(self) -> File:
-        """The log file, open. It is this segment's, whatever another may have put under its name since."""
+        """The open log file. It is this segment's own, even if its name belongs to another file by now."""
         held = self.held or self._unheld
         if held is not None:
             return held
@@ -102,7 +102,7 @@ class ReadableSegment:
         return file
 
     def retire(self) -> None:
-        """It is removed, or another segment takes its place: nobody may open its files by name any more."""
+        """The segment is removed or replaced: its files must not be opened by name any more."""
         self._is_gone = True
         self.forget_files()
 
@@ -123,7 +123,7 @@ class ReadableSegment:
             self._files.held -= 1
 
     def forget_files(self) -> None:
-        """Let go of open files and loaded indexes."""
+        """Drop open files and loaded indexes."""
         self.release()
         for suffix in SEGMENT_SUFFIXES:
             self._files.forget(self.path(suffix))
@@ -225,7 +225,7 @@ class ReadableSegment:
             return self._files.time_indexes.get(self.path(TIME_INDEX), self._load_time_index)
 
     def rebuild_indexes(self) -> None:
-        """Make the indexes anew from the headers of the log file."""
+        """Rebuild the indexes from the headers of the log file."""
         rebuilt = GrowingIndexes(self.base_offset, self._index_interval_bytes)
         end_offset = self.base_offset
         for position, header in self.headers():
@@ -243,7 +243,7 @@ class ReadableSegment:
             self._keep_rebuilt(rebuilt)
 
     def _keep_rebuilt(self, rebuilt: GrowingIndexes) -> None:
-        """Have the indexes of a closed segment in their files; where there is no room, in memory as long as it goes."""
+        """Write the rebuilt indexes of a closed segment to their files; if there is no space, keep them in memory."""
         index_path, time_index_path = self.path(INDEX), self.path(TIME_INDEX)
         try:
             rebuilt.write(self._files, index_path, time_index_path)
@@ -266,7 +266,7 @@ class ReadableSegment:
         indexes.note(position, last_offset, max_timestamp)
 
     def _forget_indexes(self) -> None:
-        """Let go of what was loaded from the index files."""
+        """Drop the loaded indexes."""
         self._files.forget(self.path(INDEX))
         self._files.forget(self.path(TIME_INDEX))
 

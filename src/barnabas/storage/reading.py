@@ -1,4 +1,4 @@
-"""Reading a log in two steps: the owner says what to look at (`ReadPlan`), and any thread looks (`Slice`)."""
+"""Reading a log in two steps: the owner plans it (`ReadPlan`), and any thread carries it out (`Slice`)."""
 
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ class Slice(NamedTuple):
         return self.file.read(self.position, self.size)
 
     def read_nowait(self) -> Buffer | None:
-        """The bytes if they are in memory; None when the disk has to be asked, which is for a thread."""
+        """The bytes if they are in memory; None if the disk is needed, which is work for a thread."""
         return self.file.read_nowait(self.position, self.size)
 
 
@@ -37,7 +37,7 @@ class ReadPlan(NamedTuple):
     def locate(self, max_bytes: int) -> Slice | None:
         """Up to `max_bytes` of batches of one segment, but at least one; None when there is none below the bound.
 
-        A segment may be replaced or removed meanwhile by its owner: `SegmentGone` says to plan anew.
+        A segment may be replaced or removed meanwhile by its owner: `SegmentGone` means that a new plan is needed.
         """
         try:
             for segment in self.segments:

@@ -61,7 +61,7 @@ def open_log(
     is_clean: bool,
     is_new: bool = False,
 ) -> tuple[Log, RecoveryReport]:
-    """Open the log in `directory`, making it if there is none. `is_clean` says it was closed, not cut off; `is_new`
+    """Open the log in `directory`, making it if there is none. `is_clean` says that it was closed properly; `is_new`
     that the name of the directory may not be durable, even if it is there: making it may have failed half way.
     """
     with context.health.guarded():
@@ -71,16 +71,16 @@ def open_log(
             if error.errno not in _OF_ONE_LOG or isinstance(error, SyncFailed):
                 raise
             raise CorruptLog(
-                f"{directory} cannot be opened: {error}. Something else is where its files should be, or they belong "
-                "to somebody else: stop the node, put that right or restore the directory from a backup, and start it"
+                f"{directory} cannot be opened: {error}. Its files are missing or replaced, or they belong to "
+                "another user: stop the node, correct that or restore the directory from a backup, and start it"
             ) from error
 
 
 def metadata_missing(directory: str, what: str) -> CorruptLog:
-    """The metadata cannot be given up: with none, every partition would be one of a topic that was deleted."""
+    """Missing metadata is never accepted: without it, every partition would belong to a deleted topic."""
     return CorruptLog(
-        f"{directory} {what}: it says which topics there are, and nothing here can be used without it. Restore the "
-        "directory from a backup and start the node again; or, to begin with nothing, name another data directory"
+        f"{directory} {what}: it records which topics exist, and nothing here can be used without it. Restore the "
+        "directory from a backup and start the node again; or, to start empty, use another data directory"
     )
 
 
@@ -150,12 +150,12 @@ class _Opening:
         return self._make_log(contents), report
 
     def _read_epochs(self, segments: list[Segment], report: RecoveryReport) -> LeaderEpochs:
-        """The history of leader epochs; one that is damaged is made anew from the headers of all batches."""
+        """The history of leader epochs; a damaged one is rebuilt from the headers of all batches."""
         try:
             self._stored_epochs = tuple(read_epochs(self._disk, f"{self._directory}/{EPOCH_CHECKPOINT}"))
             return LeaderEpochs(self._stored_epochs)
         except CorruptLog as error:
-            report.notes.append(f"{error}; it is made anew from the log")
+            report.notes.append(f"{error}; it is rebuilt from the log")
         found = LeaderEpochs()
         for segment in segments:
             with suppress(BadBatch):  # torn, or for those that check every byte to find
@@ -174,7 +174,7 @@ class _Opening:
         )
 
     def _accept_loss(self, report: RecoveryReport) -> None:
-        """Have an empty log go on where the lost one ended, if an operator says so: no offset is given twice."""
+        """Let an empty log continue where the lost one ended, if an operator allows it: no offset is given twice."""
         marker = f"{self._directory}/{ACCEPT_LOSS}"
         if not self._disk.exists(marker) or self._partition.topic == METADATA_TOPIC:
             raise self._missing("has no segments")
@@ -219,7 +219,7 @@ class _Opening:
     # After a clean shutdown
 
     def _open_clean(self, segments: list[Segment]) -> int | None:
-        """The end offset, read from the last segment's tail; None when something does not fit after all."""
+        """The end offset, read from the last segment's tail; None if something is inconsistent after all."""
         last = segments[-1]
         try:
             end_offset = last.activate()
@@ -363,7 +363,7 @@ class _Opening:
         segment.end_close()
 
     def _settle(self, active: Segment, end_offset: int) -> None:
-        """Make what was found durable, for from now on it counts as such."""
+        """Make what was found durable, since from now on it counts as durable."""
         active.file().sync()
         with self._context.health.sparing():
             for file in (*active.write_indexes(), *active.txn_index.written_files()):

@@ -1,12 +1,11 @@
-"""Stepping over what cannot be read in the files of a partition that no node has open.
+"""Repairing the files of a partition that no node has open.
 
-Two kinds of batches stop readers: one whose bytes are not what was written (`storage.damage`), and one that a client
-wrote with a right checksum and that makes no sense, before records were checked. Either is replaced by an empty batch
-over the same offsets, as compaction leaves one, so that no offset changes its meaning and consumers step over it. A
-batch of which only offset, length or format are damaged, which are not under its checksum, is put right instead.
-
-The bytes that go are kept in a file beside. A segment is written anew beside the old one and takes its place by a
-rename, so that a crash leaves the old one or the new one; its indexes go before that, and are made again from the log.
+Two kinds of batches stop readers: one that is damaged (`storage.damage`), and one with invalid records and a valid
+checksum, written by a client before records were checked. Either is replaced by an empty batch over the same offsets,
+as compaction leaves one, so that no offset changes its meaning and consumers skip it. A batch of which only offset,
+length or format are damaged, which the checksum does not cover, is restored instead. The replaced bytes are kept in a
+separate file. A segment is written anew beside the old one and takes its place by a rename, so that a crash leaves the
+old one or the new one; its indexes are removed before that, and rebuilt from the log.
 
 What an interrupted write explains at the end of a log is left alone: the next start cuts it, as after any crash.
 """
@@ -54,12 +53,12 @@ _COPY_BYTES: Final = 1024 * 1024
 
 RecordCheck = Callable[[Buffer, int, int], tuple[int, int]]
 Keep = Callable[[str, bytes], None]
-"""Puts bytes into a new file that only its owner may read, durably."""
+"""Writes bytes durably to a new file that only its owner may read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Bytes of a segment that cannot be read, and what is to come in their place."""
+    """Bytes of a segment that cannot be read, and their replacement."""
 
     partition: TopicPartition
     base_offset: int
@@ -72,7 +71,7 @@ class Finding:
     reason: str
     replacement: bytes
     is_restored: bool = False
-    """Whether nothing is lost: all that is under the checksum is right."""
+    """Whether nothing is lost: the checksum is valid."""
 
 
 def find_unreadable(
@@ -80,7 +79,7 @@ def find_unreadable(
 ) -> Iterator[Finding]:
     """What cannot be read in a partition, in order. Reads all of it and changes nothing.
 
-    `check` is a quick check of records: what it finds in order is not decoded.
+    `check` is a quick check of records: batches that pass it are not decoded.
     """
     directory = f"{data_dir}/{partition}"
     recovery_point = Checkpoints(disk, data_dir).recovery_point(partition)
@@ -187,7 +186,7 @@ class _Search:
                 position, self._next_offset = finding.end_position, finding.last_offset + 1
 
     def _problem(self, batch: FoundBatch) -> str | None:
-        """Why the records of a batch whose checksum is right cannot be read."""
+        """Why the records of a batch with a valid checksum cannot be read."""
         header = batch.header
         try:
             if header.is_control:
@@ -246,7 +245,7 @@ class _Search:
         return max(self._recovery_point - 1, header.last_offset) if is_sane else last
 
     def _empty(self, first: int, last: int, leader_epoch: int) -> bytes:
-        """An empty batch over these offsets, of nobody."""
+        """An empty batch over these offsets, without a producer."""
         return bytes(
             emptied(
                 BatchHeader(

@@ -1,6 +1,6 @@
 """Retention: whole segments go from the front of a log when they are too old or the log is too large.
 
-Deciding is apart from doing: `first_retained` looks at what the segments hold and says how many go. What follows is in
+Deciding is separate from doing: `first_retained` decides how many segments are deleted. What follows is in
 steps, so that the log's owner need not wait for a disk, and a crash between any two leaves nothing half deleted:
 
     removal = begin_retention(log, ...)   # the owner; None when nothing is due
@@ -56,7 +56,7 @@ def first_retained(
 
 
 class Removal:
-    """What retention is about to take off a log."""
+    """The segments that retention is about to remove."""
 
     def __init__(self, log: Log, first_kept: int, new_start: int) -> None:
         self._log = log
@@ -80,7 +80,7 @@ class Removal:
         self._write_start()
 
     def cut(self) -> Retained:
-        """Start the log there, and take the segments before it off the log, as it is by now."""
+        """Start the log there, and drop the segments before it."""
         log = self._log
         self._new_start = max(self._new_start, log.log_start_offset)
         segments = log.segments
@@ -94,7 +94,7 @@ class Removal:
         return Retained(keep, sum(segment.size for segment in self._dropped), self._new_start)
 
     def remove_files(self) -> None:
-        """Remove what was cut off; an OSError means that the data directory must go offline."""
+        """Remove the files of the dropped segments; an OSError means that the data directory must go offline."""
         self._write_start()
         for segment in self._dropped:
             segment.remove()
@@ -142,7 +142,7 @@ def _count_due(log: Log, now_ms: int, end_offset: int | None) -> int:
 def begin_retention(log: Log, *, now_ms: int, end_offset: int | None = None) -> Removal | None:
     """What is due of the log, up to `end_offset` (the high watermark) at most; None when nothing is.
 
-    What is returned means nothing any more once the log is gone. Does not wait for the disk if the log was flushed
+    The returned object is void once the log is deleted. Does not wait for the disk if the log was flushed
     since its newest segment began.
     """
     bound = log.end_offset if end_offset is None else end_offset
@@ -169,7 +169,7 @@ def _flush_to(log: Log, new_start: int) -> None:
 
 
 def _ages(segments: tuple[Segment, ...], log_end_offset: int) -> Iterable[SegmentAge]:
-    """Lazily, for finding the newest timestamp of a segment loads its index."""
+    """Computed lazily, since the newest timestamp of a segment is in its index, which must be loaded."""
     ends = [*(segment.base_offset for segment in segments[1:]), log_end_offset]
     for segment, end in zip(segments, ends, strict=True):
         yield SegmentAge(segment.size, end, segment.newest_timestamp())

@@ -114,8 +114,8 @@ class Segment(ReadableSegment):
         return file
 
     def cut_unfinished(self) -> None:
-        """Take away, durably, what a write left behind the end that failed half way: no old bytes may lie behind, or
-        among, new ones, or a crash would make them look like damage.
+        """Remove, durably, the bytes of a failed write beyond the end: no old bytes may remain behind, or among, new
+        ones, or after a crash they would look like damage.
         """
         if self._files.disk.file_size(self.log_path) > self.size:
             file = self.file()
@@ -137,7 +137,7 @@ class Segment(ReadableSegment):
         return self._active_indexes().write(self._files, self.path(INDEX), self.path(TIME_INDEX))
 
     def close(self) -> list[File]:
-        """End the time of the active segment: complete and write its indexes, and let them go from memory."""
+        """Close the active segment: complete and write its indexes, and drop them from memory."""
         written = self.begin_close()
         self.end_close()
         return written
@@ -150,7 +150,7 @@ class Segment(ReadableSegment):
         return [*self.write_indexes(), *self.txn_index.written_files()]
 
     def end_close(self) -> None:
-        """Let the indexes go from memory."""
+        """Drop the indexes from memory."""
         self._indexes = None
         self._forget_indexes()  # what was loaded when it was closed before, and cut since
 
@@ -237,7 +237,7 @@ class Segment(ReadableSegment):
         self._size = position + header.batch_length + LOG_OVERHEAD
 
     def truncate(self, position: int, *, end_offset: int) -> None:
-        """Cut an active segment back to `position`, durably, so that no old byte can come back behind new ones."""
+        """Truncate an active segment to `position`, durably, so that no old byte can reappear behind new ones."""
         indexes = self._active_indexes()
         index, time_index = indexes.offsets, indexes.times
         index.truncate(position)
@@ -259,7 +259,7 @@ class Segment(ReadableSegment):
         self._first_timestamp = None
 
     def remove(self) -> None:
-        """Remove the files; who still reads from them reads on."""
+        """Remove the files; their readers can read on."""
         self.retire()
         for suffix in SEGMENT_SUFFIXES:
             self._files.remove(self.path(suffix))

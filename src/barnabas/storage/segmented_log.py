@@ -1,4 +1,4 @@
-"""The segments of one partition's log and what of them is durable: rolling, flushing, checkpoints, cutting.
+"""The segments of one partition's log and their durability: rolling, flushing, checkpoints, truncation.
 
 Owns which segments there are and which is active, where the log starts, ends and is flushed to, and the files beside
 the segments: producer snapshots and the history of leader epochs. What may be appended, and reading, is `log.Log`.
@@ -92,13 +92,18 @@ class SegmentedLog:
 
     @property
     def cuts(self) -> int:
-        """How often the end was cut: after that, offsets and segments may hold something else."""
+        """How often the log was truncated: after that, offsets and segments may hold other records."""
         return self._cuts
 
     @property
     def size(self) -> int:
         """Bytes of record batches."""
         return sum(segment.size for segment in self._segments)
+
+    @property
+    def is_directory_new(self) -> bool:
+        """Whether the name of the log's directory may still be lost: until its first flush."""
+        return self._unsynced.is_new
 
     # Rolling
 
@@ -108,7 +113,7 @@ class SegmentedLog:
             self._roll_at(self.end_offset)
 
     def _leap_to(self, base_offset: int) -> None:
-        """Go on at `base_offset` in a segment of its own.
+        """Continue at `base_offset` in a new segment.
 
         Recovery takes a gap between segments for loss, unless the recovery point lies behind it: so it does, durably,
         before anything is written there.
@@ -207,7 +212,7 @@ class SegmentedLog:
                     raise
 
     def flush(self) -> None:
-        """Make everything appended so far durable, here and now."""
+        """Make everything appended so far durable, and wait for it."""
         if not self._unsynced.has_files and not self._unsynced.has_names and self._health.offline_reason is None:
             self._flush_active()
             return
@@ -229,7 +234,7 @@ class SegmentedLog:
         self._active.let_go()
 
     def prepare_checkpoint(self) -> None:
-        """Write what spares the next recovery work, and note the recovery point to be checkpointed."""
+        """Write what saves the next recovery work, and note the recovery point to be checkpointed."""
         if self._checkpointed != (self.flushed_offset, self.end_offset, self._cuts):
             with self._health.guarded():
                 self.write_epochs()
@@ -270,13 +275,13 @@ class SegmentedLog:
         self._snapshot_size = self._active.size
 
     def retire(self) -> None:
-        """The partition is deleted: nothing may be opened here by name any more."""
+        """The partition is deleted: its files must not be opened by name any more."""
         self.is_deleted = True
         for segment in self._segments:
             segment.retire()
 
     def forget_files(self) -> None:
-        """Let go of everything open: the directory is gone."""
+        """Drop everything open: the directory is gone."""
         for segment in self._segments:
             segment.forget_files()
 
@@ -285,13 +290,13 @@ class SegmentedLog:
         self._epoch_file.write()
 
     def begin_write_epochs(self) -> Callable[[], None] | None:
-        """The function that does so, on whatever thread; None when nothing changed."""
+        """The function that does so, on any thread; None if nothing changed."""
         return self._epoch_file.begin_write()
 
     # Cutting. What goes first and what must be durable in between is in `truncate`, `retention` and `compaction`.
 
     def set_segments(self, segments: list[Segment]) -> None:
-        """Take these as the segments of the log, the last one active."""
+        """Set the segments of the log, the last one active."""
         assert segments[-1].is_active
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
@@ -312,7 +317,7 @@ class SegmentedLog:
         self._epoch_file.note_if(self.epochs.truncate_to(end_offset))
 
     def forget_epochs(self) -> None:
-        """Everything is removed: what the log takes next may come from any epoch."""
+        """Everything was removed: the next append may be of any epoch."""
         self._epoch_file.note_if(self.epochs.truncate_to(0))
         self.write_epochs()
 

@@ -34,11 +34,10 @@ def read_file(disk: Disk, path: str) -> bytes | None:
 
 
 class ReplacedFile:
-    """A small file with one owner, who says what it is to hold, and several threads that may put that there. `copies`
-    are paths that get the same, before it.
+    """A small file with one owner, who decides on its content, and several threads that may write it.
 
-    Contents are numbered in the order in which the owner began them: one that comes late never replaces a newer one,
-    and counts as written, for the newer one has all that it said.
+    `copies` are paths that get the same content, first. Contents are numbered in the order in which the owner began
+    them: a late one never replaces a newer one, and counts as written, since the newer one includes it.
     """
 
     __slots__ = ("_disk", "_durable", "_lock", "_paths", "_version")
@@ -51,17 +50,17 @@ class ReplacedFile:
 
     @property
     def is_durable(self) -> bool:
-        """Whether the file is on disk as its owner last said."""
+        """Whether the file on disk has the latest content."""
         return self._durable == self._version
 
     def note_change(self) -> None:
-        """What the file is to hold has changed. Called by the owner."""
+        """The content has changed. Called by the owner."""
         self._version += 1
 
     def begin(self, encode: Callable[[], bytes]) -> Callable[[], None]:
-        """The function that puts there what the file is to hold now, on whatever thread. Called by the owner.
+        """The function that writes the current content, on any thread.
 
-        `encode` is called there, too: it must not depend on what the owner changes later.
+        Called by the owner. `encode` is called on that thread, too: it must not depend on what the owner changes later.
         """
         version = self._version
         return lambda: self._put(version, encode)

@@ -1,11 +1,11 @@
-"""Cutting a log: a follower's end (`truncate_to`), deleted records at the front (`delete_before`), or all of it.
+"""Truncating a log: a follower's end (`truncate_to`), deleted records at the front (`delete_before`), or all of it.
 
 The order is what makes a crash harmless. Before the end is cut, the recovery point is durably below the cut: what is
 appended afterwards must not pass for known-good data. Before the front is cut, the new start is durable: files
 that a crash brings back are then known to be deleted.
 
-Once the first file is cut or removed there is no way back. Whatever has to be opened or read for that comes before,
-where it can be refused and leaves no trace.
+Once the first file is truncated or removed there is no way back. Everything that has to be opened or read comes before,
+where it can be refused without a trace.
 """
 
 from barnabas.core.errors import OffsetOutOfRange
@@ -78,7 +78,7 @@ def _prepare_cut(log: Log, kept: Segment, end_offset: int) -> None:
 
 
 def reset_to(log: Log, offset: int) -> None:
-    """Remove everything and go on at `offset`: for a follower whose leader no longer has what it holds."""
+    """Remove everything and continue at `offset`: for a follower whose leader no longer has its records."""
     with log.context.health.guarded():
         log.flush()  # the names of a new log; the rest is about to go
         log.context.checkpoints.lower_recovery_point(log.partition, 0)
@@ -144,7 +144,7 @@ def drop_segments_below(log: Log, log_start_offset: int) -> list[Segment]:
 
 
 def keep_producers(log: Log, offset: int) -> None:
-    """Have a snapshot at `offset`, to be synced: of what is removed before it, it is all that stays."""
+    """Write a snapshot at `offset`, to be synced: it is all that remains of the producers of removed records."""
     if log.producer_files.newest_offset(at_most=offset) != offset:  # a crash took it, or it is damaged
         log.producer_files.write(offset, producers_at(log, offset))
 

@@ -1,6 +1,6 @@
 """The aborted transactions of a segment, found by the offset of their abort marker.
 
-A `read_committed` consumer is told of the aborted transactions that touch what it fetched. On disk 34 bytes an
+A `read_committed` consumer gets the aborted transactions that overlap what it fetched. On disk 34 bytes an
 entry, big-endian: version, producer id, first offset, offset of the marker, last stable offset at that time.
 Most segments have none and no file.
 
@@ -54,7 +54,7 @@ class TxnIndex:
         self.write()
 
     def note(self, transaction: AbortedTransaction) -> None:
-        """Add a transaction in memory, where readers find it. `write` makes it count."""
+        """Add a transaction in memory, where readers find it. `write` writes it to the file."""
         self.aborted().append(transaction)
 
     @property
@@ -62,7 +62,7 @@ class TxnIndex:
         return self._aborted is not None and len(self._aborted) > self._written
 
     def write(self) -> File:
-        """Bring the file up to what is in memory; returns it, to be synced."""
+        """Write the new entries to the file; returns the file, to be synced."""
         aborted = self.aborted()
         file = self._files.create(self._path)
         file.write(self._written * ENTRY_SIZE, encode_aborted(aborted[self._written :]))
@@ -85,7 +85,7 @@ class TxnIndex:
             self._aborted, self._written = kept, min(len(kept), self._written)
 
     def replace(self, aborted: list[AbortedTransaction]) -> None:
-        """Write it anew, in one step: a crash leaves the old one or the new one."""
+        """Replace the file atomically: a crash leaves the old one or the new one."""
         self._files.forget(self._path)
         replace_file(self._files.disk, self._path, encode_aborted(aborted))
         self._aborted, self._written = aborted, len(aborted)

@@ -1,7 +1,7 @@
-"""What of a log a crash may still take besides the end of its active segment: files and names that are not synced.
+"""What a crash may still lose of a log besides the end of its active segment: files and names that are not synced.
 
 The log's owner notes them and asks for a plan; the plan runs in any thread; the owner notes that it ended. Plans may
-overlap, so what a plan covers stays noted until it has ended, and things are told apart by counting: a file or a
+overlap, so what a plan covers stays noted until it has ended, and entries are distinguished by a count: a file or a
 name noted after a plan was made is not of that plan, even if it is the same file again.
 """
 
@@ -56,7 +56,7 @@ class Unsynced:
         return self._is_new
 
     def add(self, *files: File) -> None:
-        """Files that were written and are not written to any more."""
+        """Add files that are completely written."""
         self._files += files
 
     def note_names(self) -> None:
@@ -64,7 +64,7 @@ class Unsynced:
         self._name_changes += 1
 
     def plan(self, active: File, *, end_offset: int, cuts: int) -> FlushPlan:
-        """What to sync, the active segment's file included, for all there is now."""
+        """What to sync for everything so far, including the file of the active segment."""
         directories: tuple[str, ...] = ()
         if self._is_new:
             directories = (self._directory, parent_of(self._directory))
@@ -82,6 +82,6 @@ class Unsynced:
         self._is_new = False
 
     def forget_files(self) -> None:
-        """The files that wait are synced already, or removed."""
+        """The waiting files are already synced, or removed."""
         self._synced_files += len(self._files)
         self._files.clear()

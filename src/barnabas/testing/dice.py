@@ -1,7 +1,7 @@
-"""Chance that can be had again: every stream of random numbers comes from one seed and the stream's own name.
+"""Repeatable randomness: every stream of random numbers comes from one seed and the stream's own name.
 
-Streams are apart, so that one more throw for the network does not change what the disk does. Names are mixed in with
-blake2b, never with `hash`, which differs from process to process.
+Streams are independent, so that one more number for the network does not change what the disk does. Names are mixed in
+with blake2b, never with `hash`, which differs from process to process.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ def derive_random(seed: int, name: str) -> Random:
 
 
 class SimulatedDice:
-    """`runtime.dice.Dice` from a seeded stream. Anybody can guess it: for tests only."""
+    """`runtime.dice.Dice` from a seeded stream. It is predictable: for tests only."""
 
     def __init__(self, random: Random) -> None:
         self._random = random

@@ -160,7 +160,7 @@ class SimulatedDisk:
     def sync_all(self) -> None:
         """Make everything durable, files before the names that lead to them; each is a point to crash at.
 
-        As on the real disk, nobody hears of one that fails.
+        As on the real disk, failures are not reported.
         """
         for path, node in list(self._running_tree().walk()):
             with suppress(OSError):
@@ -220,11 +220,11 @@ class SimulatedDisk:
         self._faults.reads.append(Fault(matching, count, errno.EIO))
 
     def fail_open(self, matching: Matching = any_path, *, count: int | None = 1, error: int = errno.EMFILE) -> None:
-        """Nothing can be opened, to be listed or synced neither: the process, or the machine, has too much open."""
+        """Nothing can be opened, not even to be listed or synced: too many files are open."""
         self._faults.opens.append(Fault(matching, count, error))
 
     def fail_create(self, matching: Matching = any_path, *, count: int | None = 1, error: int = errno.ENOSPC) -> None:
-        """No file can be made: a name, too, needs room."""
+        """No file can be created: a name needs space, too."""
         self._faults.creates.append(Fault(matching, count, error))
 
     def fail_rename(self, matching: Matching = any_path, *, count: int | None = 1, error: int = errno.ENOSPC) -> None:
@@ -232,7 +232,7 @@ class SimulatedDisk:
         self._faults.renames.append(Fault(matching, count, error))
 
     def clear_faults(self) -> None:
-        """Disarm what the `fail_` methods armed. A crash alone mends no disk."""
+        """Disarm what the `fail_` methods armed. A crash alone does not repair a disk."""
         self._faults.clear()
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
@@ -246,7 +246,7 @@ class SimulatedDisk:
     # What a test may ask.
 
     def durable_bytes(self, path: str) -> bytes | None:
-        """What the file would hold if the power went now and took all that is unsynced; None if no file."""
+        """The content of the file if a power cut now lost everything unsynced; None if there is no file."""
         node = self._tree.find_durable(path)
         return node.durable_bytes() if isinstance(node, CachedFile) else None
 

@@ -1,4 +1,4 @@
-"""The faults a simulated disk was told to have: which call fails, how often, and with what error.
+"""The faults injected into a simulated disk: which call fails, how often, and with what error.
 
 Owns the bookkeeping of injected faults. The first armed fault that matches a path is the one that strikes; it
 is spent after `count` strikes, and `count=None` never ends.

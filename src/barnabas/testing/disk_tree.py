@@ -1,4 +1,4 @@
-"""Paths of a simulated disk: from a string to the directory or file it leads to, or the error it deserves.
+"""Paths of a simulated disk: from a string to the directory or file, or the error of the operating system.
 
 Owns the root, and the errors of the operating system for paths that lead nowhere or to the wrong thing.
 A leading ``/`` means nothing, ``.`` and ``..`` are names like any other.

@@ -15,7 +15,7 @@ from barnabas.core.errors import BarnabasError, RequestTimedOut
 from barnabas.node import Node, Ports
 from barnabas.runtime.dir_lock import DirLock
 from barnabas.runtime.loop import loop_factory
-from barnabas.services.broker_config import BrokerConfig
+from barnabas.services.settings.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
     from barnabas.client import Bus

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class HostCrashed(Exception):
-    """The host crashed while somebody waited for its work."""
+    """The host crashed while a caller waited for its work."""
 
 
 class Life:
@@ -30,7 +30,7 @@ class Life:
         self.watchers: list[asyncio.Future[Any]] = []
 
     def end(self) -> None:
-        """Nothing of it runs any more; whoever waits from outside hears of it."""
+        """End the life: none of its code runs any more, and waiters from outside are notified."""
         self.is_alive = False
         for watcher in self.watchers:
             if not watcher.done():
@@ -42,7 +42,7 @@ _life: ContextVar[Life | None] = ContextVar("barnabas_simulated_life", default=N
 
 
 def current_life(context: Context | None = None) -> Life | None:
-    """For whom the running code, or code in `context`, runs; None is the test itself."""
+    """The life for which the running code, or code in `context`, runs; None for the test itself."""
     return _life.get() if context is None else context.get(_life)
 
 
@@ -65,7 +65,7 @@ class Host:
         return self._loop.create_task(coroutine, name=name, context=self.context())
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What `coroutine` returns when this host runs it; raises `HostCrashed` if the host does not live to see it."""
+        """Run `coroutine` on this host and return its result; raises `HostCrashed` if the host crashes before."""
         life = self.life
         outcome: asyncio.Future[T] = self._loop.create_future()
         life.watchers.append(outcome)
@@ -80,7 +80,7 @@ class Host:
                 task.cancel()  # does nothing to one that is done
 
     def end_life(self) -> Life:
-        """Let the process die, and be ready for the next; gives back the life that ended."""
+        """End the process, and prepare for the next; returns the life that ended."""
         ended, self.life = self.life, Life(self.name)
         ended.end()
         return ended

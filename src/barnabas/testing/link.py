@@ -33,9 +33,9 @@ class NetworkConfig:
     reset_chance: float = 0.0
     """That a delivery is a reset instead."""
     refuse_chance: float = 0.0
-    """That a new connection is refused though somebody listens."""
+    """That a new connection is refused although there is a listener."""
     connect_timeout_s: float = 127.0
-    """How long a connection attempt goes unanswered before it fails; Linux gives up after as long."""
+    """How long a connection attempt is unanswered before it fails, as on Linux."""
     link_bytes: int = 256 * 1024
     """How many bytes may be under way in one direction of one connection."""
 
@@ -59,7 +59,7 @@ class Wire(Protocol):
     def loses_bytes(self, source: str, target: str) -> bool: ...
 
 
-class Sender(Protocol):
+class LinkSender(Protocol):
     """The end that writes into a link."""
 
     context: Context
@@ -69,7 +69,7 @@ class Sender(Protocol):
     def note_room(self) -> None: ...
 
 
-class Receiver(Protocol):
+class LinkReceiver(Protocol):
     """The end that reads from a link."""
 
     context: Context
@@ -85,7 +85,7 @@ class Receiver(Protocol):
 class Link:
     """The bytes under way from `sender` to `receiver`. `back` is the other direction."""
 
-    def __init__(self, wire: Wire, sender: Sender, receiver: Receiver, label: str) -> None:
+    def __init__(self, wire: Wire, sender: LinkSender, receiver: LinkReceiver, label: str) -> None:
         self._wire = wire
         self._sender = sender
         self._receiver = receiver
@@ -124,12 +124,12 @@ class Link:
         self.kick()
 
     def abandon(self) -> None:
-        """The sender closed without care: chance decides whether the stream ends early or by a reset."""
+        """The sender closed abruptly: chance decides whether the stream ends early or by a reset."""
         if self._wire.random.random() < 0.5:
             self.break_off()
 
     def kick(self) -> None:
-        """Something changed: see whether there is something to deliver and nothing in its way."""
+        """Something changed: deliver if there is something to deliver and nothing blocks it."""
         if not self._is_due and self._can_deliver():
             self._is_due = True
             self._wire.loop.call_later(throw_delay(self._wire), self._deliver, context=self._receiver.context)

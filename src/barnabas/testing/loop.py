@@ -1,4 +1,4 @@
-"""An event loop with virtual time: the code of a node runs on it as it is, and a seed decides what is left to chance.
+"""An event loop with virtual time: the code of a node runs on it unchanged, and a seed decides everything random.
 
 Owns the time, the order of callbacks, and the tasks. When nothing is ready, time jumps to the next timer. As in
 asyncio, what `call_soon` takes runs in that order; timers due at the same instant run in an order the seed gives.
@@ -259,7 +259,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def reap(self) -> list[SimulatedTask[Any]]:
         """End every task, those of dead hosts too, when all is over; gives back the living ones that refuse to end.
 
-        It is not part of the trace, and what tasks raise now is nobody's concern.
+        It is not part of the trace, and exceptions of tasks are ignored now.
         """
         self.trace.stop()
         self._is_reaping = True

@@ -44,7 +44,7 @@ class SimulatedTask(asyncio.Task[T]):
 
 
 def name_coroutine(coroutine: object, number: int) -> str:
-    """A task's name when nobody gave one: asyncio's own goes on counting from one loop to the next."""
+    """A task's default name: asyncio's own goes on counting from one loop to the next."""
     return f"{getattr(coroutine, '__qualname__', type(coroutine).__name__)}#{number}"
 
 

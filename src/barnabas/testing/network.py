@@ -32,7 +32,7 @@ from barnabas.testing.loop import SimulatedLoop
 from barnabas.testing.server import SimulatedServer
 from barnabas.testing.transport import SimulatedTransport
 
-__all__ = ["LOCALHOST", "Connection", "NetworkConfig", "SimulatedNetwork"]
+__all__ = ["LOCALHOST", "NetworkConfig", "SimulatedConnection", "SimulatedNetwork"]
 
 LOCALHOST: Final = "localhost"
 FIRST_PORT: Final = 32768  # of those given out
@@ -41,7 +41,7 @@ _OWN_ADDRESSES: Final = (None, "", "0.0.0.0", "::", "localhost", "127.0.0.1", ":
 _REFUSED_OPTIONS: Final = ("ssl", "sock", "server_hostname")
 
 
-class Connection:
+class SimulatedConnection:
     """The two ends of a connection and the two links between them."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Connection:
         server.outgoing = client.incoming = self.to_client
 
     def reset(self) -> None:
-        """Break it: both ends hear of a reset, each when it gets there."""
+        """Reset the connection: both ends see a reset, each when it arrives."""
         self.to_server.break_off()
         self.to_client.break_off()
 
@@ -69,14 +69,14 @@ class Connection:
         return ends in ((one, other), (other, one))
 
     def lose_host(self, name: str) -> None:
-        """A host crashed: its ends are gone without a word, an end elsewhere gets a reset."""
+        """A host crashed: its ends are gone silently, an end elsewhere gets a reset."""
         for end in (self.client, self.server):
             if end.host_name == name:
                 end.vanish()
                 end.outgoing.break_off()
 
     def __repr__(self) -> str:
-        return f"Connection({self.label})"
+        return f"SimulatedConnection({self.label})"
 
 
 class SimulatedNetwork:
@@ -90,8 +90,8 @@ class SimulatedNetwork:
         self._simulated_loop = loop
         self._hosts = {LOCALHOST: Host(LOCALHOST, loop)}
         self._listeners: dict[tuple[str, int], SimulatedServer] = {}
-        self._connections: dict[Connection, None] = {}  # by age
-        self._ends: dict[SimulatedTransport, Connection] = {}
+        self._connections: dict[SimulatedConnection, None] = {}  # by age
+        self._ends: dict[SimulatedTransport, SimulatedConnection] = {}
         self._cuts: dict[tuple[str, str], bool] = {}  # whether bytes are dropped, by source and target
         self._unanswered: list[asyncio.Future[None]] = []  # attempts to connect that wait for `heal`
         self._next_port = FIRST_PORT
@@ -105,13 +105,13 @@ class SimulatedNetwork:
             self._hosts[name] = Host(name, self.loop)
         return self._hosts[name]
 
-    def connections(self, one: str | None = None, other: str | None = None) -> list[Connection]:
+    def connections(self, one: str | None = None, other: str | None = None) -> list[SimulatedConnection]:
         """The open connections, of one host or between two if named, oldest first."""
         return [each for each in self._connections if one is None or each.joins(one, other)]
 
     # Faults.
 
-    def reset(self, connection: Connection) -> None:
+    def reset(self, connection: SimulatedConnection) -> None:
         """Break one connection."""
         self._note("break", connection.label)
         connection.reset()
@@ -171,7 +171,7 @@ class SimulatedNetwork:
             connection.lose_host(name)
 
     def close(self) -> None:
-        """The simulation is over: end every connection, so that whoever waits for one can end as well."""
+        """The simulation is over: end every connection, so that tasks that wait for one can end as well."""
         self.heal()
         for connection in self.connections():
             for end in (connection.client, connection.server):
@@ -254,7 +254,7 @@ class SimulatedNetwork:
         return life.host_name
 
     async def _wait_answer(self, source: str, target: tuple[str, int]) -> None:
-        """Return when the target has heard of the attempt and its answer is back."""
+        """Return when the attempt has reached the target and its answer is back."""
         if target[0] not in self._hosts:
             raise socket.gaierror(socket.EAI_NONAME, f"no host is called {target[0]!r}")
         self._note("connect", source, *target)
@@ -277,7 +277,7 @@ class SimulatedNetwork:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"connection refused by {target}")
         return server
 
-    def _connect(self, server: SimulatedServer, client: tuple[str, int]) -> Connection:
+    def _connect(self, server: SimulatedServer, client: tuple[str, int]) -> SimulatedConnection:
         context = copy_context()
         near = SimulatedTransport(
             self.loop, host_name=client[0], context=context, sockname=client, peername=server.address
@@ -285,7 +285,9 @@ class SimulatedNetwork:
         far = SimulatedTransport(
             self.loop, host_name=server.address[0], context=server.context, sockname=server.address, peername=client
         )
-        connection = Connection(self, near, far, f"{client[0]}:{client[1]}-{server.address[0]}:{server.address[1]}")
+        connection = SimulatedConnection(
+            self, near, far, f"{client[0]}:{client[1]}-{server.address[0]}:{server.address[1]}"
+        )
         self._connections[connection] = None
         for end in (near, far):
             self._ends[end] = connection

@@ -19,7 +19,7 @@ class SimulatedOffload:
 
     def __init__(self, random: Random, *, max_delay_s: float = MAX_DELAY_S) -> None:
         self._random = random
-        self._max_delay_s = max_delay_s
+        self.max_delay_s = max_delay_s  # may change under way: a disk that becomes slow
         self.outstanding = 0
         self.max_outstanding = 0
         self.finished = 0
@@ -33,7 +33,7 @@ class SimulatedOffload:
         outcome: asyncio.Future[T] = loop.create_future()
         self.outstanding += 1
         self.max_outstanding = max(self.max_outstanding, self.outstanding)
-        loop.call_later(self._random.uniform(0, self._max_delay_s), self._finish, function, outcome)
+        loop.call_later(self._random.uniform(0, self.max_delay_s), self._finish, function, outcome)
         return outcome
 
     def _finish(self, function: Callable[[], T], outcome: asyncio.Future[T]) -> None:

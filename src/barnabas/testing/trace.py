@@ -10,7 +10,7 @@ _DIGEST_SIZE: Final = 16
 
 
 class Trace:
-    """A running hash over events, and the last `keep` of them for whoever looks for a difference.
+    """A running hash over events, and the last `keep` of them, to look for a difference.
 
     An event holds numbers and text only, and never an address, an `id` or a wall time.
     """
@@ -31,7 +31,7 @@ class Trace:
         self._is_on = False
 
     def hash(self) -> str:
-        """Stands for every event so far and their order."""
+        """A hash of every event so far and their order."""
         return self._digest.hexdigest()
 
 

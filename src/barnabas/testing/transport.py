@@ -17,8 +17,8 @@ from barnabas.testing.link import Link
 HIGH_WATER: Final = 64 * 1024
 
 
-class Owner(Protocol):
-    """Whoever has to know that an end is gone: the server that accepted it, the connection it is one of."""
+class EndOwner(Protocol):
+    """Notified when an end is gone: the server that accepted it, or its connection."""
 
     def note_gone(self, transport: "SimulatedTransport") -> None: ...
 
@@ -41,7 +41,7 @@ class SimulatedTransport(asyncio.Transport):
         super().__init__({"socket": None, "sockname": sockname, "peername": peername})
         self.host_name = host_name
         self.context = context
-        self.owners: list[Owner] = []
+        self.owners: list[EndOwner] = []
         self.is_gone = False  # the socket is closed
         self._loop = loop
         self._protocol: asyncio.BaseProtocol | None = None
@@ -64,7 +64,7 @@ class SimulatedTransport(asyncio.Transport):
             self._soon(_wake, waiter)
 
     def vanish(self) -> None:
-        """The host crashed: the socket is gone, and nobody is left to be told."""
+        """The host crashed: the socket is gone, without a call of the protocol."""
         self.is_gone = self._is_lost = self._is_closing = True
         self._buffer.clear()
         self._tell_owners()

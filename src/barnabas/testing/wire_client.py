@@ -1,58 +1,49 @@
-"""A Kafka client for tests that says exactly what it is told to, and hides nothing: frames, versions, pipelining.
+"""A Kafka client for tests that sends exactly what it is given, and hides nothing: frames, versions, pipelining.
 
-Requests are mappings of kio's field names to plain values, written and read by kio's own schemas, not by ours. Answers
-must come in the order of the requests: one that does not, or that nobody asked for, breaks the connection.
+Requests are mappings of field names to plain values, written as `wire.writing` does; answers are read as `wire.reading`
+does. Answers must come in the order of the requests and be read to their last byte: one that does not, that cannot be,
+or that nobody asked for, breaks the connection.
 
 Not a client for anything else: it does not retry, batch, look up leaders or negotiate versions.
 """
 
 import asyncio
-import io
 import struct
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import Field, fields, is_dataclass
-from datetime import timedelta
-from functools import cache
-from types import NoneType, UnionType
-from typing import Any, Final, Self, Union, cast, get_args, get_origin
+from typing import Any, Final, Self, cast
 
-from kio.index import load_request_schema, load_response_schema
-from kio.serial import entity_reader, entity_writer
+from barnabas.wire.apis import Api
+from barnabas.wire.errors import Malformed
+from barnabas.wire.frame import read_answer_head
+from barnabas.wire.reading import read_struct
+from barnabas.wire.reading_values import Body
+from barnabas.wire.requests import frame_request
+from barnabas.wire.responses import MAX_ELEMENTS
+from barnabas.wire.schemas import response_schema
+from barnabas.wire.writing import Values
 
 LENGTH_SIZE: Final = 4
 NO_PRODUCER: Final = -1
 ACKS_ALL: Final = -1
-
-PRODUCE: Final = 0
-FETCH: Final = 1
-LIST_OFFSETS: Final = 2
-METADATA: Final = 3
-CREATE_TOPICS: Final = 19
-DELETE_TOPICS: Final = 20
-INIT_PRODUCER_ID: Final = 22
-DESCRIBE_CONFIGS: Final = 32
-INCREMENTAL_ALTER_CONFIGS: Final = 44
 
 EARLIEST: Final = -2
 LATEST: Final = -1
 TOPIC_RESOURCE: Final = 2
 SET: Final = 0
 
-Values = Mapping[str, Any]
-
 
 class WireError(ConnectionError):
-    """The broker broke the protocol: an answer out of order, or that nobody asked for."""
+    """The broker broke the protocol: an answer out of order, without a request, or that cannot be read."""
 
 
 class _Waiting:
     """A request that was sent, and who waits for its answer."""
 
-    __slots__ = ("answer", "correlation_id", "key", "version")
+    __slots__ = ("answer", "api", "correlation_id", "version")
 
-    def __init__(self, key: int, version: int, correlation_id: int, answer: "asyncio.Future[Any]") -> None:
-        self.key = key
+    def __init__(self, api: Api, version: int, correlation_id: int, answer: "asyncio.Future[Any]") -> None:
+        self.api = api
         self.version = version
         self.correlation_id = correlation_id
         self.answer = answer
@@ -81,8 +72,8 @@ class WireClient(asyncio.Protocol):
         """Whether a request can be sent, as far as is known here."""
         return self._lost is None
 
-    def send(self, key: int, version: int, values: Values, *, is_answered: bool = True) -> "asyncio.Future[Any]":
-        """Send a request now, whatever else waits for its answer; the future gives the kio entity of the answer.
+    def send(self, api: Api, version: int, values: Values, *, is_answered: bool = True) -> "asyncio.Future[Any]":
+        """Send a request now, whatever else waits for its answer; the future gives the answer.
 
         `is_answered=False` is for a produce with acks=0: its future is done at once.
         """
@@ -91,24 +82,24 @@ class WireClient(asyncio.Protocol):
             answer.set_exception(ConnectionError(f"the connection is lost: {self._lost}"))
             return answer
         self._next_id += 1
-        self._transport.write(encode_request(key, version, values, self._next_id, self._client_id))
+        self._transport.write(encode_request(api, version, values, self._next_id, self._client_id))
         if is_answered:
-            self._waiting.append(_Waiting(key, version, self._next_id, answer))
+            self._waiting.append(_Waiting(api, version, self._next_id, answer))
         else:
             answer.set_result(None)
         return answer
 
-    async def ask(self, key: int, version: int, values: Values, *, timeout_s: float = 30.0) -> Any:
+    async def ask(self, api: Api, version: int, values: Values, *, timeout_s: float = 30.0) -> Any:
         """Send a request and wait for its answer. Too late is too late for the whole connection: it is closed."""
         try:
             async with asyncio.timeout(timeout_s):
-                return await self.send(key, version, values)
+                return await self.send(api, version, values)
         except TimeoutError:
             self.close()
             raise
 
     def close(self) -> None:
-        """Hang up; whoever waits hears so."""
+        """Close the connection; pending requests fail."""
         self._end(ConnectionError("the client hung up"))
         self._transport.abort()
 
@@ -134,12 +125,21 @@ class WireClient(asyncio.Protocol):
         (correlation_id,) = struct.unpack_from(">i", frame)
         if not self._waiting or self._waiting[0].correlation_id != correlation_id:
             expected = self._waiting[0].correlation_id if self._waiting else "nothing"
-            self._end(WireError(f"an answer to request {correlation_id} came, {expected} was next"))
-            self._transport.abort()
+            self._break(f"an answer to request {correlation_id} came, {expected} was next")
             return
-        waiting = self._waiting.popleft()
+        waiting = self._waiting[0]
+        try:
+            answer = _read_response(waiting.api, waiting.version, frame)
+        except Malformed as error:
+            self._break(f"an answer of {waiting.api.name} version {waiting.version}: {error}")
+            return
+        self._waiting.popleft()
         if not waiting.answer.done():
-            waiting.answer.set_result(_read_response(waiting.key, waiting.version, frame))
+            waiting.answer.set_result(answer)
+
+    def _break(self, why: str) -> None:
+        self._end(WireError(why))
+        self._transport.abort()
 
     def _end(self, error: Exception) -> None:
         if self._lost is None:
@@ -259,69 +259,18 @@ def describe_config_request(topic: str, names: list[str]) -> Values:
     return {"resources": [resource], "include_synonyms": False, "include_documentation": False}
 
 
-# By kio's schemas
-
-
 def encode_request(
-    key: int, version: int, values: Values, correlation_id: int = 1, client_id: str = "wire-client"
+    api: Api, version: int, values: Values, correlation_id: int = 1, client_id: str = "wire-client"
 ) -> bytes:
     """The frame of a request, its length included."""
-    schema = load_request_schema(key, version)
-    head_schema: Any = schema.__header_schema__
-    head = {
-        "request_api_key": key,
-        "request_api_version": version,
-        "correlation_id": correlation_id,
-        "client_id": client_id,
-    }
-    out = io.BytesIO()
-    entity_writer(head_schema)(out, _build(head_schema, head))
-    entity_writer(schema)(out, _build(schema, values))
-    body = out.getvalue()
-    return struct.pack(">i", len(body)) + body
+    return frame_request(api.key, version, values, correlation_id=correlation_id, client_id=client_id)
 
 
-def _read_response(key: int, version: int, frame: bytes) -> Any:
-    schema = load_response_schema(key, version)
-    head_schema: Any = schema.__header_schema__
-    _, size = entity_reader(head_schema)(frame, 0)
-    entity, used = entity_reader(schema)(frame, size)
-    if size + used != len(frame):
-        raise WireError(f"{len(frame) - size - used} bytes too many in an answer of API {key} version {version}")
-    return entity
-
-
-def _build(schema: Any, values: Values) -> Any:
-    """A kio entity from plain values; what is left out gets its default."""
-    kinds = _kinds(schema)
-    return schema(**{name: _convert(kinds[name], value) for name, value in values.items() if name in kinds})
-
-
-@cache
-def _kinds(schema: Any) -> dict[str, tuple[Any, bool, bool]]:
-    """For each field the type inside, whether it is an array, and whether it is a duration."""
-    return {field.name: _kind(field) for field in fields(schema)}
-
-
-def _kind(field: "Field[Any]") -> tuple[Any, bool, bool]:
-    annotation, is_array = field.type, False
-    while True:
-        origin = get_origin(annotation)
-        if origin in (UnionType, Union):
-            (annotation,) = (each for each in get_args(annotation) if each is not NoneType)
-        elif origin is tuple:
-            annotation, is_array = get_args(annotation)[0], True
-        else:
-            break
-    return annotation, is_array, str(field.metadata.get("kafka_type", "")).startswith("timedelta")
-
-
-def _convert(kind: tuple[Any, bool, bool], value: Any) -> Any:
-    inner, is_array, is_duration = kind
-    if value is None:
-        return None
-    if is_array:
-        return tuple(_convert((inner, False, is_duration), each) for each in value)
-    if is_duration:
-        return timedelta(milliseconds=value)
-    return _build(inner, value) if is_dataclass(inner) else value
+def _read_response(api: Api, version: int, frame: bytes) -> Any:
+    """What `wire.responses` reads, but that nothing may be left."""
+    schema = response_schema(api.key, version)
+    _, body_at = read_answer_head(frame, has_tags=schema.__header_schema__.__flexible__)
+    answer, end = read_struct(schema, Body(memoryview(frame)[body_at:], max_elements=MAX_ELEMENTS))
+    if body_at + end != len(frame):
+        raise Malformed(f"it has {len(frame) - body_at - end} bytes too many")
+    return answer

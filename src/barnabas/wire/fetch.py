@@ -1,4 +1,4 @@
-"""The answer to Fetch, by hand: records go to the socket as the buffers they were read into.
+"""The answer to Fetch, by hand: records are sent from the buffers they were read into.
 
 Served: versions 4 to 18. From 7 on sessions, from 12 on flexible, from 13 on topics are named by their ids.
 The request is in `fetch_request`.
@@ -29,7 +29,7 @@ _LEADER: Final = struct.Struct(">iib")
 
 
 class FetchedPartition(NamedTuple):
-    """What one partition has to give."""
+    """The answer for one partition."""
 
     partition: int
     error_code: int = 0
@@ -72,10 +72,10 @@ def write_fetch(
 
 
 def write_fetch_in_steps(
-    version: int, topics: list[FetchedTopic], *, session_id: int = 0
+    version: int, topics: list[FetchedTopic], *, session_id: int = 0, throttle_ms: int = 0
 ) -> Generator[None, None, list[Any]]:
     """The same for a long answer."""
-    out = _begin(version, len(topics), error_code=0, session_id=session_id, throttle_ms=0)
+    out = _begin(version, len(topics), error_code=0, session_id=session_id, throttle_ms=throttle_ms)
     pieces: list[Any] = []
     left = PARTITIONS_PER_STEP
     for topic in topics:
@@ -117,7 +117,7 @@ def _begin_topic(out: bytearray, topic: FetchedTopic, version: int) -> None:
 def _write_partitions(
     out: bytearray, partitions: Sequence[FetchedPartition], version: int, pieces: list[Any]
 ) -> bytearray:
-    """Write partitions to `out`, and to `pieces` what ends with records; gives what the next goes to."""
+    """Write partitions to `out`, and to `pieces` what ends with records; returns the buffer for what follows."""
     is_flexible = version >= FLEXIBLE_FROM
     for partition in partitions:
         _write_partition(out, partition, version)

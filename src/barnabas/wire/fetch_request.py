@@ -1,28 +1,31 @@
-"""The request Fetch, by hand: it comes often, and of its partitions a handler wants five numbers each.
+"""The request Fetch, by hand: it is frequent, and a handler needs five numbers of each partition.
 
 Served: versions 4 to 18. From 7 on sessions, from 12 on flexible, from 13 on topics are named by their ids, from 15 on
-a replica says so in a tagged field.
+a replica names itself in a tagged field.
 """
 
 import struct
 from collections.abc import Generator
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
+from barnabas.core.fetched import FetchPartition, FetchRequest
 from barnabas.core.records.batch import Buffer
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.fetch import FLEXIBLE_FROM, SESSIONS_FROM, TOPIC_IDS_FROM
 from barnabas.wire.fields import piece, read_compact_count, read_compact_string, read_count, read_string
 from barnabas.wire.frame import MAX_TAGGED_FIELDS, read_uvarint, skip_tagged_fields
+from barnabas.wire.own_fields import FLUSHED_OFFSET_TAG
 
 MAX_PARTITIONS: Final = 100_000  # of one request, those it forgets included
-ELEMENTS_PER_STEP: Final = 100  # topics and partitions, of which each takes some microseconds
+ELEMENTS_PER_STEP: Final = 50  # topics and partitions, of which each takes some microseconds
 _LEADER_EPOCHS_FROM: Final = 9
 _RACKS_FROM: Final = 11
 _REPLICA_STATE_FROM: Final = 15
 _REPLICA_STATE_TAG: Final = 1
 
 _INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
 _HEAD: Final = struct.Struct(">iiib")
 _SESSION: Final = struct.Struct(">ii")
 # As they come; in the end all are: partition, current leader epoch, offset, last fetched epoch, max bytes.
@@ -32,34 +35,12 @@ _V9: Final = struct.Struct(">iiq8xi")
 _V12: Final = struct.Struct(">iiqi8xi")
 
 
-class FetchPartition(NamedTuple):
-    """What a request wants of one partition."""
-
-    partition: int
-    current_leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    max_bytes: int
-
-
-class FetchRequest(NamedTuple):
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    isolation_level: int
-    replica_id: int
-    session_id: int
-    session_epoch: int
-    topics: list[tuple[str | UUID, list[FetchPartition]]]
-    forgotten: list[tuple[str | UUID, list[int]]]
-
-
 def read_fetch(data: Buffer, position: int, end: int, version: int) -> FetchRequest:
     """The request whose body is at `position` and ends at `end`."""
     try:
         return _Reader(memoryview(data), end, version).read(position)
     except (struct.error, IndexError, UnicodeDecodeError):
-        raise MalformedRequest("a fetch request is cut off") from None
+        raise MalformedRequest("a fetch request is truncated") from None
 
 
 def read_fetch_in_steps(data: Buffer, position: int, end: int, version: int) -> Generator[None, None, FetchRequest]:
@@ -73,7 +54,7 @@ def _read_in_steps(reader: "_Reader") -> Generator[None, None, FetchRequest]:
     try:
         return (yield from reader.read_in_steps())
     except (struct.error, IndexError, UnicodeDecodeError):
-        raise MalformedRequest("a fetch request is cut off") from None
+        raise MalformedRequest("a fetch request is truncated") from None
 
 
 _Topics = list[tuple[str | UUID, list[FetchPartition]]]
@@ -166,7 +147,7 @@ class _Reader:
         if self._is_flexible:
             replica_id, position = self._read_tags(position, replica_id)
         if position > self._end:
-            raise MalformedRequest("a fetch request is cut off")
+            raise MalformedRequest("a fetch request is truncated")
         return FetchRequest(
             max_wait_ms,
             min_bytes,
@@ -177,6 +158,7 @@ class _Reader:
             session_epoch,
             topics,
             forgotten,
+            self._version >= TOPIC_IDS_FROM,
         )
 
     def _read_topic_head(self, position: int) -> tuple[str | UUID, int, int]:
@@ -195,7 +177,10 @@ class _Reader:
         data, version = self._data, self._version
         if version >= FLEXIBLE_FROM:
             partition = FetchPartition(*_V12.unpack_from(data, position))
-            return partition, skip_tagged_fields(data, position + _V12.size, self._end)
+            position += _V12.size
+            if position < self._end and data[position] == 0:
+                return partition, position + 1
+            return self._read_own(position, partition)
         if version >= _LEADER_EPOCHS_FROM:
             index, epoch, offset, max_bytes = _V9.unpack_from(data, position)
             return FetchPartition(index, epoch, offset, -1, max_bytes), position + _V9.size
@@ -228,17 +213,32 @@ class _Reader:
     def _skip_tags(self, position: int) -> int:
         return skip_tagged_fields(self._data, position, self._end) if self._is_flexible else position
 
+    def _read_own(self, position: int, partition: FetchPartition) -> tuple[FetchPartition, int]:
+        """A partition with our own tagged field, if it has one, and where its tagged fields end."""
+        value, position = self._find_tag(position, FLUSHED_OFFSET_TAG)
+        if value is not None:
+            partition = partition._replace(flushed_offset=_INT64.unpack_from(value)[0])
+        return partition, position
+
     def _read_tags(self, position: int, replica_id: int) -> tuple[int, int]:
         """The replica id, if a tagged field has it, and where the tagged fields end."""
+        value, position = self._find_tag(position, _REPLICA_STATE_TAG)
+        if value is not None and self._version >= _REPLICA_STATE_FROM:
+            (replica_id,) = _INT32.unpack_from(value)
+        return replica_id, position
+
+    def _find_tag(self, position: int, wanted: int) -> tuple[memoryview | None, int]:
+        """The value of a tagged field, if present, and where the tagged fields end."""
         data, end = self._data, self._end
+        found: memoryview | None = None
         count, position = read_uvarint(data, position, end)
         if count > MAX_TAGGED_FIELDS:
-            raise MalformedRequest(f"{count} tagged fields are more than the {MAX_TAGGED_FIELDS} that are taken")
+            raise MalformedRequest(f"{count} tagged fields; the maximum is {MAX_TAGGED_FIELDS}")
         for _ in range(count):
             tag, position = read_uvarint(data, position, end)
             size, position = read_uvarint(data, position, end)
             value = piece(data, position, position + size, end)
-            if tag == _REPLICA_STATE_TAG and self._version >= _REPLICA_STATE_FROM:
-                (replica_id,) = _INT32.unpack_from(value)
+            if tag == wanted:
+                found = value
             position += size
-        return replica_id, position
+        return found, position

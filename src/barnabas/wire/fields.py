@@ -1,4 +1,4 @@
-"""Fields of a request that is read by hand: strings, lengths and counts, each held against what is there."""
+"""Fields of a request that is read by hand: strings, lengths and counts, each checked against the bytes available."""
 
 import struct
 from typing import Final
@@ -13,7 +13,7 @@ _unpack_int32: Final = struct.Struct(">i").unpack_from
 def piece(data: memoryview, start: int, stop: int, end: int) -> memoryview:
     """The bytes from `start` to `stop` of a request that ends at `end`."""
     if stop > end:
-        raise MalformedRequest(f"{stop - start} bytes are claimed, {end - start} are there")
+        raise MalformedRequest(f"{stop - start} bytes are claimed, {end - start} are available")
     return data[start:stop]
 
 
@@ -48,5 +48,5 @@ def _checked_count(count: int, position: int, end: int, at_most: int) -> tuple[i
     if count < 0 or count > end - position:
         raise MalformedRequest(f"an array of {count} does not fit in {end - position} bytes")
     if count > at_most:
-        raise MalformedRequest(f"an array of {count} is larger than is taken")
+        raise MalformedRequest(f"an array of {count} elements is too large")
     return count, position

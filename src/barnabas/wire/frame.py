@@ -1,25 +1,26 @@
 """Frames and headers: a request is its length, a header and a body, and so is an answer.
 
-Request header: API key, version, correlation id, client id; flexible versions add tagged fields. The answer's header
-is the correlation id, and tagged fields too when the version is flexible, except for ApiVersions, whose answer must be
-readable by a client that asked for a version it only guessed.
+Request header: API key, version, correlation id, client id; flexible versions add tagged fields. The answer's header is
+the correlation id, and tagged fields too when the version is flexible, except for ApiVersions, whose answer must be
+readable by a client that only guessed the version.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, cast
 
 from barnabas.core.records.batch import Buffer
-from barnabas.wire.apis import API_VERSIONS, APIS, Api
-from barnabas.wire.errors import MalformedRequest, UnsupportedVersion
+from barnabas.wire.apis import API_VERSIONS, Api, Served
+from barnabas.wire.errors import MalformedAnswer, MalformedRequest, UnservedVersion
 
 LENGTH_SIZE: Final = 4
 MAX_TAGGED_FIELDS: Final = 64  # of one part of a request: no client sends more than a few
 MAX_STRING_BYTES: Final = 2**15 - 1  # of a string with a length of two bytes
 _FIXED: Final = struct.Struct(">hhih")
-_SHORT: Final = struct.Struct(">hhi")
 _FIXED_SIZE: Final = _FIXED.size
 _unpack_fixed: Final = _FIXED.unpack_from
+_unpack_id: Final = struct.Struct(">i").unpack_from
+_REQUEST: Final = struct.Struct(">ihhih")
 _ANSWER: Final = struct.Struct(">ii")
 _FLEXIBLE_ANSWER: Final = struct.Struct(">iib")
 
@@ -40,23 +41,22 @@ _new_header: Final = cast(
 )
 
 
-def read_request_header(data: memoryview, position: int, end: int) -> RequestHeader:
-    """The header at `position` of a request that ends at `end`.
+def read_request_header(data: memoryview, position: int, end: int, served: Mapping[int, Served]) -> RequestHeader:
+    """The header at `position` of a request that ends at `end`, of one of the APIs that are served, by their keys.
 
-    An ApiVersions request of an unknown version is let through: its answer says which versions there are.
+    An ApiVersions request of an unknown version is accepted: its answer lists the versions.
     """
     if end - position < _FIXED_SIZE:
         raise MalformedRequest(f"a request of {end - position} bytes has no header")
     key, version, correlation_id, client_id_size = _unpack_fixed(data, position)
-    api = APIS.get(key)
-    if api is None:
-        raise UnsupportedVersion(f"API {key} is not served")
-    if not api.min_version <= version <= api.max_version:
+    found = served.get(key)
+    if found is None:
+        raise UnservedVersion(f"API {key} is not served")
+    api, lowest, highest, _ = found
+    if not lowest <= version <= highest:
         if key == API_VERSIONS.key:
             return RequestHeader(api, version, correlation_id, None, end)
-        raise UnsupportedVersion(
-            f"version {version} of {api.name} is not served; {api.min_version} to {api.max_version} are"
-        )
+        raise UnservedVersion(f"version {version} of {api.name} is not served; {lowest} to {highest} are")
     position += _FIXED_SIZE
     client_id = None
     if client_id_size >= 0:
@@ -73,12 +73,12 @@ def read_request_header(data: memoryview, position: int, end: int) -> RequestHea
 
 
 def skip_tagged_fields(data: Buffer, position: int, end: int) -> int:
-    """Where tagged fields, which nobody here asks for, end."""
+    """Where tagged fields end that are not needed here."""
     if position < end and data[position] == 0:
         return position + 1
     count, position = read_uvarint(data, position, end)
     if count > MAX_TAGGED_FIELDS:
-        raise MalformedRequest(f"{count} tagged fields are more than the {MAX_TAGGED_FIELDS} that are taken")
+        raise MalformedRequest(f"{count} tagged fields; the maximum is {MAX_TAGGED_FIELDS}")
     for _ in range(count):
         _, position = read_uvarint(data, position, end)
         size, position = read_uvarint(data, position, end)
@@ -90,6 +90,8 @@ def skip_tagged_fields(data: Buffer, position: int, end: int) -> int:
 
 def read_uvarint(data: Buffer, position: int, end: int) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits, and where it ends."""
+    if position < end and (value := data[position]) < 0x80:  # as most are
+        return value, position + 1
     value = shift = 0
     while position < end and shift <= 28:
         byte = data[position]
@@ -100,7 +102,7 @@ def read_uvarint(data: Buffer, position: int, end: int) -> tuple[int, int]:
                 break
             return value, position
         shift += 7
-    raise MalformedRequest("a varint is cut off or too long")
+    raise MalformedRequest("a varint is truncated or too long")
 
 
 def write_uvarint(value: int) -> bytes:
@@ -116,7 +118,7 @@ def write_uvarint(value: int) -> bytes:
 
 
 def cut_string(text: str) -> bytes:
-    """The bytes of a text, cut to what a string with a length of two bytes holds: a message may quote a long name."""
+    """The bytes of a text, truncated to the longest that a two-byte length allows: a message may quote a long name."""
     data = text.encode()
     if len(data) <= MAX_STRING_BYTES:
         return data
@@ -125,6 +127,26 @@ def cut_string(text: str) -> bytes:
 
 def answer_head(header: RequestHeader, body_size: int) -> bytes:
     """Length and header of the answer to a request whose body has `body_size` bytes."""
-    if header.version >= header.api.flexible_from and header.api is not API_VERSIONS:
-        return _FLEXIBLE_ANSWER.pack(body_size + 5, header.correlation_id, 0)
-    return _ANSWER.pack(body_size + 4, header.correlation_id)
+    api, version, correlation_id, _, _ = header
+    if version >= api.flexible_from and api is not API_VERSIONS:
+        return _FLEXIBLE_ANSWER.pack(body_size + 5, correlation_id, 0)
+    return _ANSWER.pack(body_size + 4, correlation_id)
+
+
+def request_head(
+    api_key: int, version: int, correlation_id: int, client_id: bytes | None, body_size: int, *, is_flexible: bool
+) -> bytes:
+    """Length and header of a request whose body has `body_size` bytes."""
+    name = client_id or b""
+    tags = b"\x00" if is_flexible else b""  # of which there are none
+    size = _FIXED_SIZE + len(name) + len(tags) + body_size
+    name_size = -1 if client_id is None else len(name)
+    return _REQUEST.pack(size, api_key, version, correlation_id, name_size) + name + tags
+
+
+def read_answer_head(frame: Buffer, *, has_tags: bool) -> tuple[int, int]:
+    """The correlation id of an answer, a frame without its length, and where its body begins."""
+    if len(frame) < 4:
+        raise MalformedAnswer(f"an answer of {len(frame)} bytes has no header")
+    (correlation_id,) = _unpack_id(frame)
+    return correlation_id, skip_tagged_fields(frame, 4, len(frame)) if has_tags else 4

@@ -1,4 +1,4 @@
-"""Entities of numbers alone, as the partitions of ListOffsets are: as one row of fixed size each, many in one go.
+"""Entities of numbers only, such as the partitions of ListOffsets: rows of fixed size, packed and unpacked together.
 
 The longest arrays of requests and of responses are made of them. In a flexible version each ends with the count of its
 tagged fields, for which a row has one byte: that of none.
@@ -26,8 +26,8 @@ class NumberRow(NamedTuple):
     is_flexible: bool
     values_of: Callable[[Mapping[str, Any]], Any]
 
-    def unpack(self, data: bytes) -> list[Any] | None:
-        """The entities of so many rows; None if one of them has tagged fields, which makes it longer than a row."""
+    def unpack(self, data: bytes | memoryview) -> list[Any] | None:
+        """The entities of so many rows; None if one has tagged fields, which make it longer than a row."""
         if self.is_flexible and any(data[self.row.size - 1 :: self.row.size]):
             return None
         return list(map(self.kind._make, self.row.iter_unpack(data)))

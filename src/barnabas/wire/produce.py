@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple, cast
 from uuid import UUID
 
+from barnabas.core.produced import PartitionData, ProduceRequest, Single, TopicData
 from barnabas.core.records.batch import Buffer
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.fields import piece, read_compact_count, read_compact_string, read_count, read_string
@@ -29,30 +30,8 @@ _PLACED: Final = struct.Struct(">ihqq")
 _PLACED_START: Final = struct.Struct(">ihqqq")
 
 
-class PartitionData(NamedTuple):
-    """What a request brings for one partition."""
-
-    partition: int
-    records: memoryview | None
-
-
-class TopicData(NamedTuple):
-    """What a request brings for one topic, named or by id."""
-
-    name: str | None
-    topic_id: UUID | None
-    partitions: list[PartitionData]
-
-
-class ProduceRequest(NamedTuple):
-    transactional_id: str | None
-    acks: int
-    timeout_ms: int
-    topics: list[TopicData]
-
-
 class PartitionAnswer(NamedTuple):
-    """What became of one partition's records."""
+    """The answer for one partition."""
 
     partition: int
     error_code: int = 0
@@ -70,17 +49,6 @@ class TopicAnswer(NamedTuple):
     partitions: list[PartitionAnswer]
 
 
-class Single(NamedTuple):
-    """A request that brings one batch for one partition, as most do."""
-
-    acks: int
-    timeout_ms: int
-    name: str | None
-    topic_id: UUID | None
-    partition: int
-    records: memoryview
-
-
 # Made for nearly every request: without the call that a named tuple is made by.
 _new_single: Final = cast(
     "Callable[[type[Single], tuple[int, int, str | None, UUID | None, int, memoryview]], Single]", tuple.__new__
@@ -93,7 +61,7 @@ _ID_HEAD: Final = struct.Struct(">BhiB")
 
 
 def read_single(data: memoryview, position: int, end: int, version: int) -> Single | None:
-    """The request, when it is one batch outside of any transaction; None says to read it as any other."""
+    """The request, if it is one batch outside any transaction; None if it must be read as any other."""
     try:
         if version >= FLEXIBLE_FROM:
             return _read_flexible_single(data, position, end, version)
@@ -137,7 +105,7 @@ _NO_TAGS: Final = bytes(3)  # of the partition, the topic and the request
 
 
 class ManyPartitions(Exception):
-    """A request is for more partitions than are to be read at once."""
+    """A request has more partitions than are read at once."""
 
 
 def read_produce(
@@ -145,7 +113,7 @@ def read_produce(
 ) -> ProduceRequest:
     """The request whose body is at `position`; its records are views into `data`.
 
-    `ManyPartitions` when it is for more than `max_at_once`: then it is for `read_produce_in_steps`.
+    Raises `ManyPartitions` if it has more than `max_at_once`: then use `read_produce_in_steps`.
     """
     steps = read_produce_in_steps(data, position, end, version, max_at_once=max_at_once)
     while True:
@@ -180,7 +148,7 @@ def read_produce_in_steps(
             topics.append(topic)
         _check_end(skip_tagged_fields(data, position, end) if is_flexible else position, end)
     except (struct.error, IndexError, UnicodeDecodeError):
-        raise MalformedRequest("a produce request is cut off") from None
+        raise MalformedRequest("a produce request is truncated") from None
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
@@ -263,7 +231,7 @@ _OLD_READERS: Final = (read_string, read_count, _read_old_topic, _read_old_parti
 
 def _check_end(position: int, end: int) -> None:
     if position > end:
-        raise MalformedRequest("a produce request is cut off")
+        raise MalformedRequest("a produce request is truncated")
 
 
 def write_produce(version: int, topics: list[TopicAnswer], *, throttle_ms: int = 0) -> bytes:
@@ -311,8 +279,12 @@ def write_single(
     name: str | None,
     topic_id: UUID | None,
     place: tuple[int, int, int, int, int],
+    *,
+    throttle_ms: int = 0,
 ) -> bytes:
-    """As `write_produce`, for one partition that took its records: its number, 0, and the next three fields."""
+    """As `write_produce`, for one partition that accepted its records: its number, 0, and the next three fields."""
+    if throttle_ms:
+        return write_produce(version, [TopicAnswer(name, topic_id, [PartitionAnswer(*place)])], throttle_ms=throttle_ms)
     before, after = _around_single(version, name, topic_id)
     if version < _LOG_START_FROM:
         return before + _PLACED.pack(*place[:4]) + after

@@ -1,20 +1,35 @@
-"""kio's schemas, each loaded when it is first asked for: all of them would take longer than the start of a node does.
+"""kio's schemas, each loaded on first use: loading all would take longer than the start of a node.
 
-Loading one is an import, which takes a descriptor for a moment. One is set aside for that, so that the first request of
-an API is answered by a process that has used up all others, too.
+Loading one is an import, which needs a file descriptor for a moment. One is reserved for that, so that the first
+request of an API is answered even by a process that has used up all others.
 
 Must not know: what a schema says.
 """
 
 import errno
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from threading import Lock
 from typing import Any, Final
 
-from kio.index import load_request_schema, load_response_schema
+from barnabas.wire.errors import UnservedVersion
+
+# kio teaches hypothesis its types wherever that is installed, which can take seconds: more than all else that a node,
+# a command or a Python worker of Spark does to start. It finds none, and whoever tests with hypothesis still does.
+_hypothesis = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "hypothesis"}
+sys.modules.update(dict.fromkeys([*_hypothesis, "hypothesis"]))  # type: ignore[arg-type]
+try:
+    from kio.index import load_request_schema, load_response_schema
+    from kio.schema.errors import ErrorCode
+    from kio.schema.index import api_key_map, schema_name_map
+finally:
+    del sys.modules["hypothesis"]
+    sys.modules.update(_hypothesis)
+
+__all__ = ["ErrorCode", "known_versions", "request_schema", "response_schema"]
 
 
 @cache
@@ -29,8 +44,17 @@ def response_schema(api_key: int, version: int) -> Any:
     return _spare.lend(lambda: load_response_schema(api_key, version))
 
 
+@cache
+def known_versions(api_key: int) -> tuple[int, int]:
+    """The oldest and the newest version of an API that there are schemas of; loads none of them."""
+    if api_key not in api_key_map:
+        raise UnservedVersion(f"API {api_key} does not exist")
+    versions = schema_name_map[api_key_map[api_key]]
+    return min(versions), max(versions)
+
+
 class _SpareDescriptor:
-    """A descriptor that is given up for work that finds no other."""
+    """A descriptor that is freed for work that finds no other."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -38,7 +62,7 @@ class _SpareDescriptor:
         self._set_aside()
 
     def lend(self, load: Callable[[], Any]) -> Any:
-        """What `load` gives; when it finds no descriptor, in the place of this one."""
+        """The result of `load`; if it finds no descriptor, this one is freed for it."""
         with self._lock:
             try:
                 return load()

@@ -23,7 +23,7 @@ def environment() -> dict[str, str]:
     return {
         **os.environ,
         "JAVA_HOME": str(find_java().path),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
         "SPARK_HOME": str(lean_spark_home()),
         "SPARK_LOCAL_IP": LOOPBACK,
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.client import Bus
-from barnabas.spark.source.steps import Step as SourceStep
+from barnabas.spark.source.steps import SourceStep
 from tests.conformance.broker.served import ServedBroker
 from tests.spark.crashes.driver import RETRYING
 from tests.spark.crashes.outputs import ICEBERG_TABLE, OUTPUT_TOPIC, Outputs, Row

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.spark.sink.steps import Step as TopicStep
-from barnabas.spark.source.steps import Step as SourceStep
-from barnabas.spark.tables.steps import Step as TableStep
+from barnabas.spark.sink.steps import TopicStep
+from barnabas.spark.source.steps import SourceStep
+from barnabas.spark.tables.steps import TableStep
 from tests.conformance.broker.served import ServedBroker
 from tests.spark.cluster.processes import LOOPBACK, free_port, started
 from tests.spark.crashes.driver import CONNECT

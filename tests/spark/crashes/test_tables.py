@@ -10,11 +10,12 @@ import pytest
 from deltalake.exceptions import CommitFailedError
 
 from barnabas.core.errors import InvalidRequest
+from barnabas.spark.checkpoints import source_offsets
 from barnabas.spark.tables import delta, iceberg, merging, steps
 from barnabas.spark.tables.files import PartFiles, WrittenFile
 from barnabas.spark.tables.identity import Batch, fingerprint
 from barnabas.spark.tables.settings import TableSettings
-from barnabas.spark.tables.steps import Step
+from barnabas.spark.tables.steps import TableStep
 from tests.spark.pipelines.conftest import rows_of_delta
 
 KINDS = ("delta", "merge", "iceberg", "iceberg-merge")
@@ -32,7 +33,8 @@ class Batches:
         merge: dict[str, Any] = {"merge_keys": ("id",), "merge_order": ("id",)} if "merge" in kind else {}
         table: dict[str, Any] = {"table": "crashes.rows"} if "iceberg" in kind else {}
         form: Any = "iceberg" if "iceberg" in kind else "delta"
-        self.settings = TableSettings(form, str(directory / kind), evolve=True, **merge, **table)
+        checkpoint = str(directory / "checkpoint")
+        self.settings = TableSettings(form, str(directory / kind), evolve=True, checkpoint=checkpoint, **merge, **table)
 
     def commit(self, batch_id: int, rows: Any, digest: str = "") -> None:
         batch = Batch("q", batch_id, fingerprint(digest, len(rows)))
@@ -62,11 +64,11 @@ def write(root: str, rows: Any) -> list[WrittenFile]:
     return files.write(rows.to_batches())
 
 
-def once(step: Step, happening: Callable[[], None]) -> Callable[[Step, str], None]:
+def once(step: TableStep, happening: Callable[[], None]) -> Callable[[TableStep, str], None]:
     """A hook that makes something happen at a step, the first time."""
     left = [happening]
 
-    def reached(at: Step, table: str) -> None:
+    def reached(at: TableStep, table: str) -> None:
         if at is step and left:
             left.pop()()
 
@@ -77,19 +79,19 @@ def crash() -> None:
     raise Crash
 
 
-CUT_SHORT = [(kind, step) for kind in KINDS for step in Step if step is not Step.WRITTEN]
-CUT_SHORT = [(kind, step) for kind, step in CUT_SHORT if "merge" in kind or step is not Step.CLEARED]
+CUT_SHORT = [(kind, step) for kind in KINDS for step in TableStep if step is not TableStep.WRITTEN]
+CUT_SHORT = [(kind, step) for kind, step in CUT_SHORT if "merge" in kind or step is not TableStep.CLEARED]
 
 
 @pytest.mark.parametrize(("kind", "step"), CUT_SHORT)
 def test_a_batch_that_is_cut_short_at_a_step_and_run_again_is_in_the_table_once(
-    kind: str, step: Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, step: TableStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = Batches(kind, tmp_path)
     first, second = pa.table({"id": [1, 2]}), pa.table({"id": [3], "note": ["new"]})
-    if step is not Step.CREATED:
+    if step is not TableStep.CREATED:
         batches.commit(0, first)
-    number, rows = (0, first) if step is Step.CREATED else (1, second)
+    number, rows = (0, first) if step is TableStep.CREATED else (1, second)
     monkeypatch.setattr(steps, "reached", once(step, crash))
 
     with pytest.raises(Crash):
@@ -97,8 +99,8 @@ def test_a_batch_that_is_cut_short_at_a_step_and_run_again_is_in_the_table_once(
     batches.commit(number, rows)
     batches.commit(number, rows)
 
-    expected = first.to_pylist() if step is Step.CREATED else [{"id": 1, "note": None}, {"id": 2, "note": None}]
-    assert batches.read() == (expected if step is Step.CREATED else [*expected, {"id": 3, "note": "new"}])
+    expected = first.to_pylist() if step is TableStep.CREATED else [{"id": 1, "note": None}, {"id": 2, "note": None}]
+    assert batches.read() == (expected if step is TableStep.CREATED else [*expected, {"id": 3, "note": "new"}])
     assert not list(Path(batches.settings.root).glob(f"{merging.STAGING}/*/*")), "nothing staged is left"
 
 
@@ -111,7 +113,7 @@ def test_a_commit_that_was_given_up_and_goes_on_later_adds_nothing(
     batches = Batches(kind, tmp_path)
     rows = pa.table({name: [1] if name == "id" else ["new"] for name in columns})
     batches.commit(0, pa.table({"id": [0]}))
-    step = Step.EVOLVED if "note" in columns else Step.READY
+    step = TableStep.EVOLVED if "note" in columns else TableStep.READY
     monkeypatch.setattr(steps, "reached", once(step, lambda: batches.commit(1, rows)))
 
     with contextlib.suppress(CommitFailedError, FileNotFoundError):  # or it sees in time that nothing is to be done
@@ -126,7 +128,9 @@ def test_an_iceberg_table_that_others_change_meanwhile_gets_the_batch(
     batches = Batches("iceberg", tmp_path)
     batches.commit(0, pa.table({"id": [0]}))
     others = pa.table({"id": [7]})
-    monkeypatch.setattr(steps, "reached", once(Step.READY, lambda: iceberg.open_table(batches.settings).append(others)))
+    monkeypatch.setattr(
+        steps, "reached", once(TableStep.READY, lambda: iceberg.open_table(batches.settings).append(others))
+    )
 
     batches.commit(1, pa.table({"id": [1]}))
 
@@ -149,6 +153,26 @@ def test_a_batch_that_is_not_the_one_in_the_table_is_refused(kind: str, tmp_path
         batches.commit(1, rows[3], digest="1" * 32)
 
     assert [row["id"] for row in batches.read()] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_is_refused_if_its_checkpoint_has_another_than_the_last_one_in_the_table(
+    kind: str, tmp_path: Path
+) -> None:
+    """As from an old copy of a checkpoint whose next batch had no rows, so that nobody looked at the table."""
+    batches = Batches(kind, tmp_path)
+    offsets = tmp_path / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "1").write_text('v1\n{"batchTimestampMs":1}\n{"t":{"0":7}}')
+    batches.commit(1, pa.table({"id": [1]}), digest=source_offsets(str(tmp_path / "checkpoint"), 1).digest)
+    batches.commit(2, pa.table({"id": [2]}), digest="2" * 32)  # of a checkpoint that does not have it any more
+    batches.commit(3, pa.table({"id": [3]}), digest="3" * 32)
+
+    (offsets / "3").write_text('v1\n{"batchTimestampMs":1}\n{"t":{"0":8}}')
+    with pytest.raises(InvalidRequest, match=r"batch 3 of query q already, with other offsets.* Nothing was added"):
+        batches.commit(4, pa.table({"id": [4]}), digest="4" * 32)
+
+    assert [row["id"] for row in batches.read()] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from tests.spark.conftest import QUICK
-
 if TYPE_CHECKING:
     from barnabas.client import Bus, Message
 
@@ -46,15 +44,6 @@ def read_table() -> ReadTable:
         return rows_of_delta(str(path))
 
     return read
-
-
-def quick_spark(folder: Path) -> dict[str, str]:
-    """Variables for a command that starts a Spark of its own, to have it start as quickly as that of these tests."""
-    configuration = folder / "spark-conf"
-    configuration.mkdir(exist_ok=True)
-    lines = [f"{name} {value}\n" for name, value in QUICK.items()]
-    (configuration / "spark-defaults.conf").write_text("".join(lines))
-    return {"SPARK_CONF_DIR": str(configuration)}
 
 
 def rows_of_delta(path: str) -> list[dict[str, Any]]:

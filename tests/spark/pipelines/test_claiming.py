@@ -51,9 +51,9 @@ def test_who_comes_second_hears_who_was_first_before_spark_starts(tmp_path: Path
             Pipeline.load(file).start()
         first.communicate()
 
-    said = f"pipeline orders is running already (pid {first.pid}): stop that one first, "
+    said = f"pipeline orders is already running (pid {first.pid}): stop that one first, "
     assert second.returncode == 1
-    assert f"barnabas: {said}or give this one a checkpoint of its own\n" in second.stderr
+    assert f"barnabas: {said}or give this one its own checkpoint\n" in second.stderr
     assert "pyspark" not in second.stderr, "and at once: Spark was not even loaded"
 
 
@@ -74,7 +74,7 @@ def test_it_can_be_taken_again_after_it_was_given_back(tmp_path: Path) -> None:
     first, second = Claim("orders", str(tmp_path)), Claim("orders", str(tmp_path))
     first.take()
     first.take()
-    with pytest.raises(PipelineRunning, match=r"already \(in this process\)"):
+    with pytest.raises(PipelineRunning, match=r"running \(in this process\)"):
         second.take()
 
     first.release()

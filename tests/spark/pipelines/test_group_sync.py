@@ -88,7 +88,7 @@ def test_a_group_is_put_where_the_first_record_is_that_it_has_not_read(
     done = sync(topic, group)
 
     assert offsets_of(other.bus, group, topic) == [2, 0, 2, 2, 0]
-    assert done.notes() == [f"group {group}: in step"]
+    assert done.notes() == [f"group {group}: synchronized"]
     assert translate(other.bootstrap, topic, {0: 5, 2: 9}) == {0: 2, 2: 2}
     command = ["translate", topic, group, "--to", other.bootstrap, "-b", client.bootstrap, "--json"]
     told = json.loads(CliRunner().invoke(app, command).output)
@@ -127,7 +127,7 @@ def test_a_group_with_members_in_the_target_is_left_alone(
 
     done = sync(topic, group)
 
-    assert done.notes() == [f"group {group}: has members in the target, left alone"]
+    assert done.notes() == [f"group {group}: has members in the target, not synchronized"]
     reading.close()
     done.sync()
     assert offsets_of(other.bus, group, topic) == [3]
@@ -170,7 +170,7 @@ def test_a_record_that_was_not_mirrored_is_said_and_other_groups_go_on(
 
     note, other_note = done.notes()
     assert "has no header mirror.offset" in note
-    assert other_note == f"group {topic}-b: in step"
+    assert other_note == f"group {topic}-b: synchronized"
     assert offsets_of(other.bus, f"{topic}-b", topic) == [1]
     with pytest.raises(InvalidRequest, match="has no partition 7"):
         translate(other.bootstrap, topic, {7: 0})
@@ -196,7 +196,7 @@ def test_a_group_goes_on_in_the_mirror_while_it_runs_and_after_a_restart(
 
     first = mirror.run(spark, once=True)
 
-    assert first.notes == [f"group {group}: in step"]
+    assert first.notes == [f"group {group}: synchronized"]
     assert f"{topic}-own" not in {each.name for each in other.bus.groups()}
     for number in range(20, 30):
         client.send(topic, f"v{number}", partition=number % 2).result(10)

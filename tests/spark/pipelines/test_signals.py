@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'barnabas[spark]'")
 pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'barnabas[tables]'")
 
-from tests.spark.pipelines.conftest import ReadTable, SendJson, quick_spark
+from tests.spark.pipelines.conftest import ReadTable, SendJson
 
 if TYPE_CHECKING:
     from barnabas.client import Bus
@@ -112,7 +112,7 @@ class Terminal:
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            env={**os.environ, "TERM": "xterm", **quick_spark(cwd)},
+            env={**os.environ, "TERM": "xterm"},
             start_new_session=True,
         )
         os.close(theirs)

@@ -168,7 +168,7 @@ def refused(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[s
         ("type: table, format: delta, path: nowhere", "there is no Delta table at "),
         ("type: table, format: delta, path: json, stream: true", "there is no Delta table at "),
         ("type: table, format: iceberg, path: empty, table: a.b", "there is no Iceberg table a.b "),
-        ("type: jdbc, url: 'jdbc:nothing:x', table: t", "no JDBC driver is there for this URL"),
+        ("type: jdbc, url: 'jdbc:nothing:x', table: t", "there is no JDBC driver for this URL"),
         ("type: jdbc, url: 'jdbc:derby:PEOPLE', table: t, options: {driver: no.Such}", "there is no class no.Such"),
         ("type: jdbc, url: 'jdbc:derby:PEOPLE.not', table: t", "[FAILED_JDBC.CONNECTION] "),
         ("type: jdbc, url: 'jdbc:derby:PEOPLE', table: nothing", "[JDBC_EXTERNAL_ENGINE_SYNTAX_ERROR."),

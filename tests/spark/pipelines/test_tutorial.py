@@ -11,7 +11,6 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'barnabas[spark]'")
 pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'barnabas[tables]'")
-from tests.spark.pipelines.conftest import quick_spark
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,7 +24,6 @@ def test_the_commands_of_the_tutorial_run(tmp_path: Path) -> None:
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "XDG_DATA_HOME": str(tmp_path / "data"),
         "BARNABAS_LISTENERS": "PLAINTEXT://127.0.0.1:0",
-        **quick_spark(tmp_path),
     }
     printed: dict[str, str] = {}
     with subprocess.Popen(serve.rstrip(" &").split(), stdout=subprocess.PIPE, text=True, env=environ) as broker:

@@ -14,7 +14,7 @@ from barnabas.core.errors import InvalidRequest
 from barnabas.spark.pipelines import Pipeline, PipelineError, jobs
 from barnabas.spark.pipelines.document import parse_document
 from barnabas.spark.pipelines.model import DeltaSink, TopicSink, TopicSource, duration_ms
-from barnabas.spark.pipelines.problems import Position
+from barnabas.spark.pipelines.problems import FilePosition
 from barnabas.spark.pipelines.schema import schema_text
 
 ROOT = Path(__file__).parents[3]
@@ -182,7 +182,7 @@ def test_a_place_in_a_text_is_found_in_the_file_however_it_is_written(style: str
 def test_a_place_beyond_an_escape_is_that_of_the_text() -> None:
     document = parse_document('sql: "SELECT\\ta FROM here"')
 
-    assert document.problem(("sql",), "wrong", inside=(1, 15)).position == Position(1, 6)
+    assert document.problem(("sql",), "wrong", inside=(1, 15)).position == FilePosition(1, 6)
 
 
 def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:

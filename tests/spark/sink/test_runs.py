@@ -28,7 +28,7 @@ from barnabas.spark.sink.messages import ShareWritten
 from barnabas.spark.sink.options import WriteOptions, parse_options
 from barnabas.spark.sink.preparing import KEPT_BYTES, prepare_share
 from barnabas.spark.sink.shares import Prepared, Share, ShareRows
-from barnabas.spark.sink.steps import Step
+from barnabas.spark.sink.steps import TopicStep
 
 LAYOUT = Layout("out", {"value": 0})
 OWNER = "query"
@@ -96,8 +96,8 @@ def seen_at_all(bus: Bus) -> list[str]:
     return sorted((message.value or b"").decode() for message in reading)
 
 
-def crash_at(monkeypatch: pytest.MonkeyPatch, step: Step) -> None:
-    def reached(at: Step) -> None:
+def crash_at(monkeypatch: pytest.MonkeyPatch, step: TopicStep) -> None:
+    def reached(at: TopicStep) -> None:
         if at is step:
             raise Crash
 
@@ -105,7 +105,7 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, step: Step) -> None:
 
 
 def publish_up_to(
-    step: Step, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+    step: TopicStep, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Run, list[ShareWritten]]:
     """A run that prepares everything, and whose driver dies at a step."""
     run = start()
@@ -147,9 +147,9 @@ def test_a_run_that_died_before_its_intent_has_published_nothing(bus: Bus, start
     assert published(bus) == ALL
 
 
-@pytest.mark.parametrize("step", [Step.INTENDED, Step.PART_PUBLISHED])
+@pytest.mark.parametrize("step", [TopicStep.INTENDED, TopicStep.PART_PUBLISHED])
 def test_what_a_driver_intended_is_carried_out_by_the_next_run(
-    step: Step, bus: Bus, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+    step: TopicStep, bus: Bus, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish_up_to(step, start, monkeypatch)
 
@@ -166,7 +166,7 @@ def test_an_intent_is_carried_out_also_for_tasks_that_are_not_run_again(
     bus: Bus, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rows are dealt out in another way, to two tasks; or the second has none by now."""
-    publish_up_to(Step.INTENDED, start, monkeypatch)
+    publish_up_to(TopicStep.INTENDED, start, monkeypatch)
 
     again = start()
     shares = again.prepare_all({0: ["a", "b", "c"], 1: ["d", "e", "f"]})
@@ -181,7 +181,7 @@ def test_an_intent_is_carried_out_also_for_tasks_that_are_not_run_again(
 def test_an_intent_whose_tasks_have_no_rows_any_more_is_carried_out(
     bus: Bus, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish_up_to(Step.INTENDED, start, monkeypatch)
+    publish_up_to(TopicStep.INTENDED, start, monkeypatch)
 
     start().publish([ShareWritten(OWNER, 0, 0)])
 
@@ -191,7 +191,7 @@ def test_an_intent_whose_tasks_have_no_rows_any_more_is_carried_out(
 def test_a_share_that_ran_out_of_time_after_the_intent_is_published_again_and_no_other(
     bus: Bus, start: Callable[[], Run], options: WriteOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish_up_to(Step.PART_PUBLISHED, start, monkeypatch)
+    publish_up_to(TopicStep.PART_PUBLISHED, start, monkeypatch)
     take_over(options, Share(OWNER, 1, 0).transactional_id(options.prefix))
 
     again = start()
@@ -254,7 +254,7 @@ def test_a_share_that_the_cluster_has_ended_after_the_intent_is_published_again(
     """No transaction is prepared in the cluster's eyes: it ends each when its time is over."""
     runs = [Run(dataclasses.replace(options, transaction_timeout_ms=1_000)) for _ in range(2)]
     shares = runs[0].prepare_all()
-    crash_at(monkeypatch, Step.INTENDED)
+    crash_at(monkeypatch, TopicStep.INTENDED)
     with pytest.raises(Crash):
         runs[0].publish(shares)
     monkeypatch.undo()
@@ -361,7 +361,7 @@ def test_a_batch_that_is_intended_is_not_aborted(
     bus: Bus, start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark calls `abort` when `commit` has failed."""
-    first, shares = publish_up_to(Step.INTENDED, start, monkeypatch)
+    first, shares = publish_up_to(TopicStep.INTENDED, start, monkeypatch)
 
     first.publisher.abort(0, range(3), [share.prepared for share in shares if share.prepared])
     start().publish([ShareWritten(OWNER, 0, 0)])
@@ -381,6 +381,34 @@ def test_other_rows_than_were_published_are_refused(bus: Bus, start: Callable[[]
     assert seen_at_all(bus) == ALL
 
 
+def test_an_old_checkpoint_is_refused_also_where_its_batches_had_no_rows_so_far(
+    bus: Bus, start: Callable[[], Run], tmp_path: Path
+) -> None:
+    """Batch 1 of the copy ended elsewhere than the one that was published, and nothing of it was to be written."""
+    run = start()
+    run.publish(run.prepare_all(batch_id=1), batch_id=1)
+    (tmp_path / "offsets" / "1").write_text('v1\n{"batchTimestampMs":2}\n{"t":{"0":0}}')
+
+    with pytest.raises(InvalidRequest, match="batch 1 of 'query' was published with other offsets") as refused:
+        start().prepare(0, ["f"], batch_id=2)
+
+    assert str(refused.value).endswith("""'startingOffsets' right after what was published: {"t":{"0":1}}""")
+    assert seen_at_all(bus) == ALL
+
+
+def test_a_query_goes_on_where_its_checkpoint_does_not_have_the_last_batch_any_more(
+    bus: Bus, start: Callable[[], Run], tmp_path: Path
+) -> None:
+    run = start()
+    run.publish(run.prepare_all(batch_id=1), batch_id=1)
+    (tmp_path / "offsets" / "1").unlink()
+
+    again = start()
+    again.publish([again.prepare(0, ["g"], batch_id=2)], batch_id=2)
+
+    assert published(bus) == sorted([*ALL, "g"])
+
+
 def test_an_old_checkpoint_leads_on_only_when_all_before_is_published(
     bus: Bus, start: Callable[[], Run], options: WriteOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -389,7 +417,7 @@ def test_an_old_checkpoint_leads_on_only_when_all_before_is_published(
     run.publish(run.prepare_all())
     shares = run.prepare_all({0: ["g"], 1: ["h"]}, batch_id=1)
     with monkeypatch.context() as patched:
-        crash_at(patched, Step.PART_PUBLISHED)
+        crash_at(patched, TopicStep.PART_PUBLISHED)
         with pytest.raises(Crash):
             run.publish(shares, batch_id=1)
 
@@ -399,7 +427,7 @@ def test_an_old_checkpoint_leads_on_only_when_all_before_is_published(
 
     shares = run.prepare_all({0: ["i"], 1: ["j"]}, batch_id=2)
     with monkeypatch.context() as patched:
-        crash_at(patched, Step.PART_PUBLISHED)
+        crash_at(patched, TopicStep.PART_PUBLISHED)
         with pytest.raises(Crash):
             run.publish(shares, batch_id=2)
     take_over(options, Share(OWNER, 1, 0).transactional_id(options.prefix))
@@ -439,7 +467,7 @@ def test_without_names_the_progress_of_each_task_tells(
         patched.setattr("barnabas.spark.sink.ledger._PARTITIONS", range(0))
         patched.setattr(first.publisher._ledger, "_keys", first.publisher._ledger._keys[:1])
         patched.setattr("barnabas.spark.sink.ledger._METADATA_BYTES", 1)
-        crash_at(patched, Step.PART_PUBLISHED)
+        crash_at(patched, TopicStep.PART_PUBLISHED)
         with pytest.raises(Crash):
             first.publish(shares)
 

@@ -70,7 +70,7 @@ def test_names_are_known_in_any_case_and_sizes_and_times_have_units() -> None:
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "more than 'maxOffsetsPerTrigger', 4"),
         ({"failOnDataLoss": "maybe"}, "'failOnDataLoss' is 'maybe'; it may be true or false"),
         ({"isolation__level": "serializable"}, "it may be read_committed or read_uncommitted"),
-        ({"kafka__auto__offset__reset": "latest"}, "'kafka.auto.offset.reset' is not yours to set here"),
+        ({"kafka__auto__offset__reset": "latest"}, "'kafka.auto.offset.reset' cannot be set"),
         ({"group": " "}, "'group' is empty"),
         ({"topic": "t"}, "unknown option 'topic'"),
     ],

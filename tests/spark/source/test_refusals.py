@@ -27,7 +27,7 @@ def said(refusal: "pytest.ExceptionInfo[PySparkException]") -> str:
             "unknown option 'startingoffset'; did you mean 'startingOffsets'?",
         ),
         ({"subscribe": "t", "assign": '{"t": [0]}'}, "options 'subscribe' and 'assign' contradict each other"),
-        ({}, "say which topics to read: one of the options 'subscribe', 'subscribePattern', 'assign'"),
+        ({}, "give one of the options that name the topics to read: 'subscribe', 'subscribePattern', 'assign'"),
         ({"subscribe": "t", "group": "g"}, "option 'group' is for a stream, and this is a batch read"),
         ({"subscribe": "t", "startingOffsets": "latest"}, "a batch read cannot start at the latest offset"),
     ],

@@ -57,8 +57,8 @@ def test_what_was_written_is_read_over_tls_with_a_login(
     ("changed", "expected"),
     [
         ({"sasl.password": "wrong"}, "refused the login of 'ann,e=x' by SCRAM-SHA-512"),
-        ({"sasl.mechanism": "GSSAPI"}, "'GSSAPI' is not spoken here"),
-        ({"security.protocol": "plaintext"}, "speaks TLS: security.protocol should be ssl or sasl_ssl"),
+        ({"sasl.mechanism": "GSSAPI"}, "'GSSAPI' is not supported here"),
+        ({"security.protocol": "plaintext"}, "uses TLS: security.protocol should be ssl or sasl_ssl"),
         ({"ssl.ca.location": ""}, "is not trusted"),
     ],
 )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.core.model import TopicPartition
-from barnabas.spark.source.data_loss import Backwards, Loss, Uncommitted, report_loss
+from barnabas.spark.source.data_loss import Backwards, Beyond, Loss, Uncommitted, report_loss
 from barnabas.spark.source.options import parse_options
 from barnabas.spark.source.planning import OffsetRange, plan
 from barnabas.spark.source.ranges import Extent, fit
@@ -73,3 +73,13 @@ def test_a_range_is_compared_with_what_there_is(
 def test_a_range_that_is_backwards_is_not_called_lost() -> None:
     with pytest.raises(DataLoss, match="nothing can be read: a-0 is to be read from offset 31 on, and ends before it"):
         report_loss([Backwards(KEY, 31, 20)], fail=True)
+
+
+def test_what_options_name_behind_the_end_is_not_called_lost() -> None:
+    with pytest.raises(DataLoss) as refused:
+        report_loss([Beyond(KEY, 40, 30)], fail=True)
+    assert str(refused.value).startswith(
+        "requested records do not exist: a-0 is to be read up to offset 40, and ends before that, at 30."
+    )
+    with pytest.raises(DataLoss, match="records were lost: "):
+        report_loss([Beyond(KEY, 40, 30), Loss(KEY, 1, 5, 5, 30)], fail=True)

@@ -179,7 +179,7 @@ class FakeBus:
 
     def _check_transactional_id(self, transactional_id: str) -> None:
         if transactional_id not in ("billing", "idle"):
-            raise TransactionalIdNotFound(f"transactional id {transactional_id!r} is not known")
+            raise TransactionalIdNotFound(f"transactional id {transactional_id!r} does not exist")
 
     def get(self, topic: str, partition: int, offset: int) -> Message:
         log = self._log(topic)[partition]

@@ -40,7 +40,7 @@ def test_without_a_terminal_nothing_is_done_unless_yes_says_so(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("barnabas: ")
-    assert captured.err.endswith("Nothing was done: there is no terminal to ask at; add --yes\n")
+    assert captured.err.endswith("Nothing was done: there is no terminal to confirm at; use --yes\n")
 
     assert barnabas(*command, "--yes") == 0
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import termios
+from functools import cache
 
 import pytest
 
@@ -96,6 +97,7 @@ def test_no_word_of_the_help_is_broken(width: int) -> None:
         assert max(map(len, shown.splitlines())) <= width
 
 
+@cache
 def at_terminal(width: int, *arguments: str) -> str:
     """What the command shows at a terminal of that width."""
     ours, theirs = pty.openpty()

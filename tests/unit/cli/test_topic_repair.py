@@ -42,7 +42,7 @@ def test_it_shows_what_is_wrong_and_changes_nothing(damaged: Path, capsys: pytes
     before = segment(damaged).read_bytes()
     assert exit_code_of(app, "topic", "repair", "orders", "--data-dir", str(damaged), "--dry-run") == 0
     header, row = capsys.readouterr().out.splitlines()
-    assert header.split("\t") == ["partition", "offsets", "file and position", "what is wrong", "remedy"]
+    assert header.split("\t") == ["partition", "offsets", "file and position", "problem", "remedy"]
     assert row.startswith(f"0\t1-1\t{segment(damaged)}:{len(before) // 3}\tbatch at offset 1 has checksum")
     assert row.endswith("\tgive up")
     assert segment(damaged).read_bytes() == before
@@ -102,7 +102,7 @@ def test_a_partition_whose_directory_is_missing_is_named(damaged: Path, capsys: 
     assert exit_code_of(app, "topic", "repair", "sound", "--data-dir", str(damaged), "--dry-run") == 0
     said = capsys.readouterr()
     assert f"{damaged}/sound-0 is missing, with its records up to offset 3" in said.err
-    assert said.out == "topic sound: everything that is there can be read\n"
+    assert said.out == "topic sound: everything present can be read\n"
 
 
 def test_it_says_what_giving_up_metadata_means(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:

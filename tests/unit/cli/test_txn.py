@@ -81,7 +81,7 @@ def test_an_abort_that_does_not_say_what_is_wrong_usage(barnabas: Barnabas, opti
 @pytest.mark.parametrize("command", [["describe", "none"], ["abort", "none", "--yes"]])
 def test_an_id_that_is_not_known_is_one_line(barnabas: Barnabas, capsys: Captured, command: list[str]) -> None:
     assert barnabas("txn", *command) == 1
-    assert capsys.readouterr().err == "barnabas: transactional id 'none' is not known\n"
+    assert capsys.readouterr().err == "barnabas: transactional id 'none' does not exist\n"
 
 
 def test_records_of_aborted_transactions_are_printed_if_asked_for(barnabas: Barnabas, bus: FakeBus) -> None:

@@ -17,7 +17,7 @@ from kio.serial import entity_reader
 
 from barnabas.client import batch_producer
 from barnabas.client.batch_producer import BatchProducer, Producer
-from barnabas.client.brokers import Address, ClusterBroker, ClusterMetadata, TopicMetadata
+from barnabas.client.brokers import Address, ClusterBroker, ClusterView, TopicMetadata
 from barnabas.client.errors import DeliveryFailed, ProducerBroken, TransactionFenced, Unreachable
 from barnabas.core.errors import InvalidRecord, RecordTooLarge, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
@@ -130,7 +130,7 @@ class FakeBrokers:
             connection.close()
         self._open.clear()
 
-    def metadata(self, topics: list[str], *, create: bool) -> ClusterMetadata:
+    def metadata(self, topics: list[str], *, create: bool) -> ClusterView:
         if self._cluster.is_down:
             raise Unreachable("nobody is there")
         found = {}
@@ -139,7 +139,7 @@ class FakeBrokers:
             is_missing = topic == "missing" or self._cluster.missing_for > 0
             found[topic] = TopicMetadata(3 if is_missing else 0, leaders)
         self._cluster.missing_for -= 1
-        return ClusterMetadata(list(NODES.values()), found)
+        return ClusterView(list(NODES.values()), found)
 
 
 @dataclass

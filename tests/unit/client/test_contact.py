@@ -92,8 +92,8 @@ def test_a_name_that_is_unknown_is_said() -> None:
     ("answer", "words"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not a Kafka broker"),
-        (b"", "it hung up: does it want TLS?"),
-        (b"\x15\x03\x03\x00\x02\x02\x46", "it hung up: does it want TLS?"),
+        (b"", "it closed the connection: does it require TLS?"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "it closed the connection: does it require TLS?"),
     ],
 )
 def test_somebody_else_at_the_address_is_told_apart(answer: bytes, words: str) -> None:

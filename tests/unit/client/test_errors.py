@@ -11,6 +11,8 @@ from barnabas.core.errors import (
     BarnabasError,
     InvalidConfig,
     OffsetOutOfRange,
+    RequestTimedOut,
+    StorageError,
     TopicExists,
     UnknownTopicOrPartition,
 )
@@ -35,6 +37,12 @@ def test_an_error_becomes_the_refusal_of_its_code(code: int, kind: type[Barnabas
 
     assert type(refusal) is kind
     assert str(refusal).startswith("cannot do it: ")
+
+
+def test_a_code_that_several_refusals_have_is_that_of_kafka_s_name() -> None:
+    assert type(refusal_of(KafkaError.REQUEST_TIMED_OUT, "too slow")) is RequestTimedOut
+    assert type(refusal_of(KafkaError.KAFKA_STORAGE_ERROR, "no disk")) is StorageError
+    assert type(refusal_of(KafkaError.UNKNOWN, "who knows")) is Refused
 
 
 def test_an_error_without_a_class_keeps_its_code_and_loses_its_lines() -> None:

@@ -114,7 +114,7 @@ def test_a_function_gives_nothing_one_or_many_with_keys_of_their_own(real_bus: B
 
 
 def test_a_function_that_gives_something_else_is_told(real_bus: Bus, source: str, sink: str) -> None:
-    with pytest.raises(InvalidRequest, match="the function gave int"):
+    with pytest.raises(InvalidRequest, match="the function returned int"):
         real_bus.process(source, lambda _: 5, sink, until_end=True)  # type: ignore[arg-type, return-value]
 
 

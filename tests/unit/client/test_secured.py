@@ -102,7 +102,7 @@ def test_tls_alone_with_the_certificates_in_the_settings(
     config = {"security.protocol": "SSL", "ssl.ca.pem": certificates.root_pem}
 
     assert topic in ask(front, {**config, "ssl.certificate.pem": certificate, "ssl.key.pem": key})
-    assert "does it want a certificate of ours?" in str(refused(front, config))
+    assert "does it require a client certificate?" in str(refused(front, config))
 
 
 def test_answers_larger_than_a_tls_record_are_read_whole(
@@ -165,7 +165,7 @@ def test_a_broker_that_does_not_know_the_password_is_not_believed(open_front: Op
 
     refusal = refused(front, {"security.protocol": "sasl_plaintext", **login("SCRAM-SHA-512")})
 
-    assert "it is not the broker it says it is" in str(refusal)
+    assert "it is not the broker it claims to be" in str(refusal)
 
 
 @pytest.mark.parametrize("iterations", [1, 4095, 1_000_001])
@@ -174,7 +174,7 @@ def test_iterations_beyond_reason_are_refused(open_front: OpenFront, iterations:
 
     refusal = refused(front, {"security.protocol": "sasl_plaintext", **login("SCRAM-SHA-256")})
 
-    assert f"it wants {iterations} iterations" in str(refusal)
+    assert f"it asks for {iterations} iterations" in str(refusal)
 
 
 def test_a_mechanism_that_is_not_offered_is_said(open_front: OpenFront) -> None:
@@ -182,7 +182,7 @@ def test_a_mechanism_that_is_not_offered_is_said(open_front: OpenFront) -> None:
 
     refusal = refused(front, {"security.protocol": "sasl_plaintext", **login("PLAIN")})
 
-    assert "takes no login by PLAIN: it offers SCRAM-SHA-256, SCRAM-SHA-512" in str(refusal)
+    assert "does not accept logins by PLAIN: it offers SCRAM-SHA-256, SCRAM-SHA-512" in str(refusal)
 
 
 def test_a_broker_that_is_not_trusted_is_said(
@@ -223,16 +223,16 @@ def test_tls_on_one_side_only_is_said(
     secured = open_front(Wanted(certificates.server("127.0.0.1")))
     tls = {"security.protocol": "ssl", "ssl.ca.location": certificates.root_file}
 
-    assert "speaks TLS: security.protocol should be ssl" in str(refused(secured, {}))
-    assert "speaks no TLS: security.protocol should be plaintext" in str(refused(secured, tls, broker.bootstrap))
+    assert "uses TLS: security.protocol should be ssl" in str(refused(secured, {}))
+    assert "does not use TLS: security.protocol should be plaintext" in str(refused(secured, tls, broker.bootstrap))
 
 
 def test_a_login_on_one_side_only_is_said(open_front: OpenFront, broker: EmbeddedBroker) -> None:
     secured = open_front(Wanted(mechanisms=SCRAM))
     config = {"security.protocol": "sasl_plaintext", **login("PLAIN")}
 
-    assert "takes no login: security.protocol should be plaintext" in str(refused(secured, config, broker.bootstrap))
-    with pytest.raises(Unreachable, match="does it want a login"):
+    assert "does not use SASL: security.protocol should be plaintext" in str(refused(secured, config, broker.bootstrap))
+    with pytest.raises(Unreachable, match="does it require a login"):
         ask(secured, {})
 
 

@@ -89,7 +89,7 @@ def test_a_filter_that_cannot_be_is_refused(real_bus: Bus, asked: dict[str, Any]
 
 def test_an_id_that_is_not_known_is_refused(real_bus: Bus, name: str) -> None:
     for ask in (real_bus.describe_transaction, real_bus.abort_transaction):
-        with pytest.raises(TransactionalIdNotFound, match=f"transactional id '{name}' is not known"):
+        with pytest.raises(TransactionalIdNotFound, match=f"transactional id '{name}' does not exist"):
             ask(name)
 
 

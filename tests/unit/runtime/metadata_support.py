@@ -1,12 +1,15 @@
 """Metadata logs for tests: opened in one line, with commits to make."""
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
-from barnabas.core.metadata import Decision, Image, NewTopic, allocate_producer_ids, create_topic, register_node
-from barnabas.runtime.metadata_log import METADATA_PARTITION, MetadataLog, MetadataLogConfig
+from barnabas.core.metadata import Image, MetadataDecision, NewTopic, allocate_producer_ids, create_topic, register_node
+from barnabas.core.metadata.names import METADATA_PARTITION
+from barnabas.core.metadata.records import Endpoint
+from barnabas.runtime.cluster_metadata import Decide
+from barnabas.runtime.metadata_log import MetadataLog, MetadataLogConfig
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.metadata_snapshot import SnapshotId, parse_name
@@ -35,27 +38,67 @@ class FixedClock:
         return 1_700_000_000_000
 
 
-def open_metadata(
+class LooseTasks:
+    """What stands in for the node's tasks: they live as long as the loop of the test."""
+
+    def create_task(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> "asyncio.Task[T]":
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        tasks.append(task)
+        return task
+
+
+tasks: list[asyncio.Task[Any]] = []
+"""Those of the test: the loop alone would not keep them."""
+runners: list[asyncio.Runner] = []
+"""That of the test, which the fixture `loop_of_test` makes."""
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Take a step on the loop of the test."""
+    return runners[-1].run(work)
+
+
+async def start_metadata(
     disk: SimulatedDisk, *, offload: GatedOffload | None = None, config: MetadataLogConfig | None = None
 ) -> tuple[DataDir, MetadataLog]:
+    """Open a metadata log, which leads at once."""
     data_dir = DataDir(disk, "/data")
     for _ in data_dir.open_logs(lambda _partition: LogConfig()):
         pass
     metadata = MetadataLog.open(
         data_dir, offload=offload or GatedOffload(), clock=FixedClock(), node_id=1, config=config
     )
+    await metadata.start(cast("asyncio.TaskGroup", LooseTasks()))
     return data_dir, metadata
 
 
-def register(image: Image) -> Decision[object]:
-    return register_node(image, node_id=1, host="h", port=9092, rack=None, incarnation=UUID(int=1))
+def open_metadata(disk: SimulatedDisk, *, config: MetadataLogConfig | None = None) -> tuple[DataDir, MetadataLog]:
+    """The same outside of the loop."""
+    return run(start_metadata(disk, config=config))
 
 
-def ids(count: int = 1) -> Callable[[Image], Decision[range]]:
+def commit(metadata: MetadataLog, decide: Decide[T]) -> T:
+    """Commit outside of the loop; a snapshot that this brings about is there when it returns."""
+
+    async def step() -> T:
+        reply = await metadata.commit(decide)
+        await metadata.wait_snapshot()
+        return reply
+
+    return run(step())
+
+
+def register(image: Image) -> MetadataDecision[object]:
+    return register_node(
+        image, node_id=1, endpoints=[Endpoint("PLAINTEXT", "h", 9092)], rack=None, incarnation=UUID(int=1)
+    )
+
+
+def ids(count: int = 1) -> Callable[[Image], MetadataDecision[range]]:
     return lambda image: allocate_producer_ids(image, count)
 
 
-def topic(name: str, partitions: int = 1) -> Callable[[Image], Decision[object]]:
+def topic(name: str, partitions: int = 1) -> Callable[[Image], MetadataDecision[object]]:
     new = NewTopic(name, partitions, 1)
     return lambda image: create_topic(image, new, topic_id=UUID(int=len(image.topics) + 1))
 

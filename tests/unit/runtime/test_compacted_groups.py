@@ -5,15 +5,16 @@ import random
 
 import pytest
 
-from barnabas.core.coordination import Within
-from barnabas.core.groups.classic_state import ClassicSoft
-from barnabas.core.groups.decision import Outcome
+from barnabas.core.coordination import Outcome, Within
+from barnabas.core.groups.classic.state import ClassicSoft
+from barnabas.core.groups.consumer.messages import ConsumerConfig
 from barnabas.core.groups.records import GroupEntry, GroupTombstone, OffsetRecord
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.control import MarkerType
 from barnabas.runtime.flusher import Flusher
 from barnabas.runtime.group_coordinator import GroupCoordinator
-from barnabas.runtime.partition import Logs, Partition
+from barnabas.runtime.logs import Logs
+from barnabas.runtime.partition import Partition
 from barnabas.storage.compaction import apply, plan_compaction
 from barnabas.storage.config import CleanupPolicy, LogConfig
 from barnabas.storage.data_dir import DataDir
@@ -33,8 +34,8 @@ def coordinator_of(partition: Partition) -> GroupCoordinator:
         soft=ClassicSoft(),
         offload=GatedOffload(),
         clock=FixedClock(),
-        on_timer=lambda _coordinator, _key: None,
-        after_load=lambda _: (),
+        topics={},
+        config_of=lambda _: ConsumerConfig(),
     )
 
 
@@ -82,7 +83,7 @@ def _write_something(writer: GroupCoordinator, dice: random.Random, number: int,
         writer.partition.append_marker(
             marker,
             producer_id=producer_id,
-            epoch=epochs[producer_id],
+            producer_epoch=epochs[producer_id],
             coordinator_epoch=0,
             version=2,
             now_ms=FixedClock().now_ms(),

@@ -4,9 +4,11 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
+from barnabas.core.coordination import Decision, Outcome
 from barnabas.core.errors import (
     BarnabasError,
     CoordinatorLoadInProgress,
@@ -14,14 +16,16 @@ from barnabas.core.errors import (
     NotCoordinator,
     StorageError,
 )
-from barnabas.core.groups.classic_state import ClassicSoft
-from barnabas.core.groups.decision import Decision
+from barnabas.core.groups.classic.state import ClassicSoft
+from barnabas.core.groups.consumer.messages import ConsumerConfig
+from barnabas.core.groups.decision import GroupDecision
 from barnabas.core.groups.records import OffsetRecord
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.runtime.flusher import Flusher
 from barnabas.runtime.group_coordinator import GroupCoordinator
-from barnabas.runtime.partition import Logs, Partition
+from barnabas.runtime.logs import Logs
+from barnabas.runtime.partition import Partition
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.testing.disk import SimulatedDisk
@@ -54,8 +58,8 @@ def coordinator_of(partition: Partition, offload: GatedOffload) -> GroupCoordina
         soft=ClassicSoft(),
         offload=offload,
         clock=FixedClock(),
-        on_timer=lambda _coordinator, _key: None,
-        after_load=lambda _: (),
+        topics={},
+        config_of=lambda _: ConsumerConfig(),
     )
 
 
@@ -68,7 +72,7 @@ async def loaded(disk: SimulatedDisk, offload: GatedOffload) -> AsyncIterator[Gr
         yield coordinator
 
 
-def committing(offset: int, *, metadata: str = "") -> Decision[int]:
+def committing(offset: int, *, metadata: str = "") -> GroupDecision[int]:
     return Decision([OffsetRecord("g", "t", 0, offset, metadata=metadata)], offset)
 
 
@@ -82,7 +86,7 @@ def test_what_was_committed_is_loaded_again() -> None:
         disk, offload = SimulatedDisk(1), GatedOffload()
         async with loaded(disk, offload) as coordinator:
             for offset in range(200):
-                await coordinator.commit(lambda offset=offset: committing(offset))  # type: ignore[misc]
+                await coordinator.commit(partial(committing, offset))
         disk.restart()
         async with loaded(disk, offload) as coordinator:
             assert await coordinator.read(lambda: offset_in(coordinator)) == 199
@@ -138,7 +142,7 @@ def test_a_bit_that_flips_below_the_recovery_point_is_found_while_loading() -> N
         disk, offload = SimulatedDisk(1), GatedOffload()
         async with loaded(disk, offload) as coordinator:
             for offset in range(3):
-                await coordinator.commit(lambda offset=offset: committing(offset))  # type: ignore[misc]
+                await coordinator.commit(partial(committing, offset))
             coordinator.partition._logs.data_dir.close()
         disk.restart()
         return disk
@@ -228,7 +232,7 @@ def test_whoever_waits_is_told_when_it_is_closed() -> None:
     async def scenario() -> None:
         offload = GatedOffload()
         async with loaded(SimulatedDisk(1), offload) as coordinator:
-            waiting = asyncio.create_task(coordinator.ask(lambda _token: None))
+            waiting: asyncio.Task[None] = asyncio.create_task(coordinator.ask(lambda _token: Outcome()))
             await asyncio.sleep(0)
             coordinator.close()
             with pytest.raises(NotCoordinator):

@@ -11,7 +11,7 @@ from barnabas.runtime.disk_watch import ROOM_MS, DiskWatch
 from barnabas.runtime.offload import Offload
 from barnabas.storage.health import DirectoryHealth
 from barnabas.testing.disk import SimulatedDisk
-from tests.unit.edge.kafka.support import InPlace
+from tests.support.ports import InPlace
 
 RESERVE = 1000
 
@@ -56,7 +56,11 @@ def test_clients_are_refused_while_only_the_reserve_is_left(caplog: pytest.LogCa
 def test_clients_are_refused_until_what_comes_before_them_is_done() -> None:
     world = World()
     done: list[bool] = []
-    world.watch.before_room = lambda: bool(done)
+
+    async def is_done() -> bool:
+        return bool(done)
+
+    world.watch.before_room = is_done
     assert not world.look(RESERVE)
     done.append(True)
     assert world.look(RESERVE)
@@ -77,7 +81,7 @@ def test_a_disk_that_was_found_full_is_tried_again_and_the_log_hears_of_it_once(
     world.clock.ms += ROOM_MS
     world.look(RESERVE)
     world.look(RESERVE)
-    assert lines(caplog, logging.WARNING) == ["/data has room again; clients' writes are taken"]
+    assert lines(caplog, logging.WARNING) == ["/data has space again; clients' writes are accepted"]
 
 
 def test_going_offline_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,8 +15,9 @@ from barnabas.core.records.batch import iter_batches
 from barnabas.core.records.record import Record, decode_batch, encode_batch
 from barnabas.runtime.disk_watch import HealthLog
 from barnabas.runtime.flusher import Flusher
+from barnabas.runtime.logs import Logs
 from barnabas.runtime.maintenance import Maintenance, MaintenanceConfig
-from barnabas.runtime.partition import Logs, Partition
+from barnabas.runtime.partition import Partition
 from barnabas.storage.config import CleanupPolicy, FlushPolicy, LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.disk import Disk

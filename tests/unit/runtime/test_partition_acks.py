@@ -7,8 +7,10 @@ from itertools import pairwise
 from barnabas.core.errors import BarnabasError
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.record import Record, encode_batch
+from barnabas.runtime.acks import ACKS_PER_TURN
 from barnabas.runtime.flusher import Flusher
-from barnabas.runtime.partition import ACKS_PER_TURN, Logs, Partition
+from barnabas.runtime.logs import Logs
+from barnabas.runtime.partition import Partition
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.testing.disk import SimulatedDisk
@@ -48,6 +50,23 @@ def test_a_part_of_what_is_acknowledged_at_once_is_told_in_each_turn() -> None:
         assert sorted(called) == [(number, None) for number in range(MANY)]
         # The oldest of a part comes last: when it is answered those after it are, too, and all leave together.
         assert [number for number, _ in called[:ACKS_PER_TURN]] == list(reversed(range(ACKS_PER_TURN)))
+
+    asyncio.run(scenario())
+
+
+def test_who_has_given_up_is_not_called_and_not_kept() -> None:
+    async def scenario() -> None:
+        called: list[tuple[int, BarnabasError | None]] = []
+        partition = waited_for(called)
+        others: list[BarnabasError | None] = []
+        partition.call_when_acked(1, others.append)
+        partition.forget_ack(1, others.append)
+        partition.forget_ack(1, others.append)  # once more: nothing
+        partition.log.flush()
+        partition.note_flushed()
+        for _ in range(MANY):
+            await asyncio.sleep(0)
+        assert (len(called), others) == (MANY, [])
 
     asyncio.run(scenario())
 

@@ -18,7 +18,9 @@ from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import read_header
 from barnabas.core.records.control import MarkerType
 from barnabas.runtime.flusher import Flusher
-from barnabas.runtime.partition import Guard, Logs, Partition
+from barnabas.runtime.guards import Guard
+from barnabas.runtime.logs import Logs
+from barnabas.runtime.partition import Partition
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.testing.disk import SimulatedDisk
@@ -67,7 +69,7 @@ def end(
     return partition.append_marker(
         marker,
         producer_id=PRODUCER,
-        epoch=epoch,
+        producer_epoch=epoch,
         coordinator_epoch=coordinator_epoch,
         version=version,
         now_ms=NOW_MS,

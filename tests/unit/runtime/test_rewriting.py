@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.core.coordination import Within
+from barnabas.core.coordination import Outcome, Within
 from barnabas.core.errors import StorageExhausted
 from barnabas.core.groups import old_encoding
-from barnabas.core.groups.classic_state import ClassicSoft
-from barnabas.core.groups.decision import Outcome
+from barnabas.core.groups.classic.state import ClassicSoft
+from barnabas.core.groups.consumer.messages import ConsumerConfig
 from barnabas.core.groups.groups import Groups
 from barnabas.core.groups.records import (
     ClassicGroupRecord,
@@ -35,7 +35,8 @@ from barnabas.core.transactions.records import State, TransactionEntry, Transact
 from barnabas.runtime import rewriting
 from barnabas.runtime.flusher import Flusher
 from barnabas.runtime.group_coordinator import GroupCoordinator
-from barnabas.runtime.partition import Logs, Partition
+from barnabas.runtime.logs import Logs
+from barnabas.runtime.partition import Partition
 from barnabas.runtime.transaction_coordinator import TransactionCoordinator
 from barnabas.storage.compaction import apply, plan_compaction
 from barnabas.storage.config import CleanupPolicy, LogConfig
@@ -89,8 +90,8 @@ async def load(partition: Partition) -> GroupCoordinator:
         soft=ClassicSoft(),
         offload=GatedOffload(),
         clock=FixedClock(),
-        on_timer=lambda _coordinator, _key: None,
-        after_load=lambda _: (),
+        topics={},
+        config_of=lambda _: ConsumerConfig(),
     )
     await coordinator.load()
     coordinator.check_available()
@@ -102,7 +103,7 @@ def write_old(partition: Partition, pairs: Sequence[tuple[bytes, bytes | None]],
     batch = encode_batch(
         [Record(number, NOW_MS, key, value) for number, (key, value) in enumerate(pairs)],
         producer_id=NO_PRODUCER_ID if within is None else within.producer_id,
-        producer_epoch=NO_PRODUCER_EPOCH if within is None else within.epoch,
+        producer_epoch=NO_PRODUCER_EPOCH if within is None else within.producer_epoch,
         base_sequence=NO_SEQUENCE,
         is_transactional=within is not None,
     )
@@ -150,7 +151,7 @@ class History:
         partition.append_marker(
             MarkerType.COMMIT if is_commit else MarkerType.ABORT,
             producer_id=producer_id,
-            epoch=self._epochs[producer_id],
+            producer_epoch=self._epochs[producer_id],
             coordinator_epoch=0,
             version=2,
             now_ms=NOW_MS,
@@ -290,8 +291,8 @@ def test_a_marker_that_comes_while_a_log_is_rewritten_is_heard(monkeypatch: pyte
             soft=ClassicSoft(),
             offload=GatedOffload(),
             clock=FixedClock(),
-            on_timer=lambda _coordinator, _key: None,
-            after_load=lambda _: (),
+            topics={},
+            config_of=lambda _: ConsumerConfig(),
         )
         loading = asyncio.create_task(coordinator.load())
         for _ in range(1000):

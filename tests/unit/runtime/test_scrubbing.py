@@ -14,7 +14,7 @@ from barnabas.runtime.scrubbing import PIECE_BYTES, Scrubbing
 from barnabas.storage.config import CleanupPolicy, LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.testing.disk import SimulatedDisk
-from tests.unit.edge.kafka.support import InPlace
+from tests.support.ports import InPlace
 from tests.unit.runtime.test_maintenance import (
     COMPACTED,
     HOUR_MS,
@@ -202,7 +202,7 @@ def test_a_poisoned_log_is_not_compacted_and_the_others_are(caplog: pytest.LogCa
     with caplog.at_level(logging.ERROR):
         run_world(scenario)
     (line,) = lines(caplog, "barnabas.compaction")
-    assert "poisoned-0 is not compacted any more" in line
+    assert "poisoned-0 is no longer compacted" in line
     assert "barnabas topic repair poisoned --data-dir /data" in line
 
 
@@ -245,4 +245,4 @@ def test_a_log_whose_first_header_is_damaged_ends_neither_compaction_nor_retenti
         run_world(scenario)
     assert len(lines(caplog, "barnabas.compaction")) == 1
     assert len(lines(caplog, "barnabas.maintenance")) <= 1
-    assert not any("looked after no more" in line for line in lines(caplog, "barnabas.maintenance"))
+    assert not any("has stopped" in line for line in lines(caplog, "barnabas.maintenance"))

@@ -4,20 +4,29 @@ The node may be killed (its disk keeps all), lose its power (its disk keeps what
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol
 
 from barnabas.node import Node, Ports
 from barnabas.runtime.offload import Threads
-from barnabas.services.broker_config import BrokerConfig
+from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.testing.disk import Keep
 from barnabas.testing.simulation import Simulation
-from barnabas.testing.wire_client import CREATE_TOPICS, WireClient, create_topic_request
+from barnabas.testing.wire_client import WireClient, create_topic_request
+from barnabas.wire.apis import (
+    CONSUMER_GROUP_HEARTBEAT,
+    CREATE_TOPICS,
+    DESCRIBE_GROUPS,
+    HEARTBEAT,
+    INCREMENTAL_ALTER_CONFIGS,
+    JOIN_GROUP,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    SYNC_GROUP,
+)
 
 HOST: Final = "node"
 PORT: Final = 9092
-OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 9, 11, 12, 13, 14
-DESCRIBE_GROUPS, INCREMENTAL_ALTER_CONFIGS, CONSUMER_GROUP_HEARTBEAT = 15, 44, 68
 SESSION_MS: Final = 10_000
 MEMBER_ID_REQUIRED: Final = 79
 
@@ -67,6 +76,14 @@ class GroupWorld:
 
     async def connect(self) -> "GroupClient":
         return GroupClient(await WireClient.connect(HOST, PORT, client_id="member"))
+
+
+class Joined(Protocol):
+    """The answer to a join."""
+
+    member_id: str
+    generation_id: int
+    members: Sequence[Any]
 
 
 class GroupClient:

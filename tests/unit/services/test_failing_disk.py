@@ -8,7 +8,8 @@ import pytest
 
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.testing.simulation import EPOCH_MS
-from barnabas.testing.wire_client import FETCH, PRODUCE, fetch_request, produce_request
+from barnabas.testing.wire_client import fetch_request, produce_request
+from barnabas.wire.apis import FETCH, PRODUCE
 from tests.unit.services.group_world import HOST, GroupClient, GroupWorld, run_world
 
 STORAGE_ERROR = 56  # which stock producers retry
@@ -24,7 +25,7 @@ async def produce(client: GroupClient, value: bytes) -> int:
 async def is_readable(client: GroupClient, value: bytes) -> bool:
     answer = await client.wire.ask(FETCH, 12, fetch_request({"t": {0: 0}}, version=12))
     (found,) = answer.responses[0].partitions
-    return int(found.error_code) == 0 and value in (found.records or b"")
+    return int(found.error_code) == 0 and value in bytes(found.records or b"")
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:

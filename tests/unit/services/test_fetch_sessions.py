@@ -5,13 +5,19 @@ from uuid import UUID
 import pytest
 
 from barnabas.core.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
-from barnabas.services.fetch import Wanted
-from barnabas.services.fetch_sessions import EVICT_IDLE_S, MAX_EPOCH, FetchSessions, PartitionKey, Session
+from barnabas.core.fetched import FetchPartition, PartitionKey
+from barnabas.services.fetch_sessions import EVICT_IDLE_S, MAX_EPOCH, FetchSession, FetchSessions
 from barnabas.testing.dice import SimulatedDice, derive_random
 
 KEY = PartitionKey("t", 0)
 OTHER = PartitionKey("t", 1)
-WANTED = {KEY: Wanted(0, 100)}
+
+
+def wanted(offset: int, max_bytes: int) -> FetchPartition:
+    return FetchPartition(0, fetch_offset=offset, max_bytes=max_bytes)
+
+
+WANTED = {KEY: wanted(0, 100)}
 
 
 @pytest.fixture
@@ -19,7 +25,7 @@ def sessions() -> FetchSessions:
     return FetchSessions(SimulatedDice(derive_random(1, "dice")), max_sessions=2)
 
 
-def begin(sessions: FetchSessions, *, now_s: float = 0.0) -> Session:
+def begin(sessions: FetchSessions, *, now_s: float = 0.0) -> FetchSession:
     session = sessions.begin(WANTED, uses_topic_ids=False, now_s=now_s)
     assert session is not None
     return session
@@ -29,12 +35,12 @@ def go_on(
     sessions: FetchSessions,
     session_id: int,
     epoch: int,
-    changed: dict[PartitionKey, Wanted] | None = None,
+    changed: dict[PartitionKey, FetchPartition] | None = None,
     forgotten: list[PartitionKey] | None = None,
     *,
     uses_topic_ids: bool = False,
     now_s: float = 0.0,
-) -> Session:
+) -> FetchSession:
     return sessions.go_on(session_id, epoch, changed or {}, forgotten or [], uses_topic_ids=uses_topic_ids, now_s=now_s)
 
 
@@ -55,7 +61,7 @@ def test_epochs_go_round_without_the_one_that_begins(sessions: FetchSessions) ->
 def test_a_request_out_of_turn_is_refused_and_changes_nothing(sessions: FetchSessions, epoch: int) -> None:
     session = begin(sessions)
     with pytest.raises(InvalidFetchSessionEpoch):
-        go_on(sessions, session.session_id, epoch, {OTHER: Wanted(5, 5)}, [KEY])
+        go_on(sessions, session.session_id, epoch, {OTHER: wanted(5, 5)}, [KEY])
     assert list(session.partitions) == [KEY]
     assert go_on(sessions, session.session_id, 1) is session
 
@@ -68,14 +74,14 @@ def test_an_unknown_session_is_refused(sessions: FetchSessions) -> None:
 def test_names_and_ids_do_not_mix(sessions: FetchSessions) -> None:
     session = begin(sessions)
     with pytest.raises(FetchSessionTopicIdError):
-        go_on(sessions, session.session_id, 1, {PartitionKey(UUID(int=1), 0): Wanted(0, 1)}, uses_topic_ids=True)
+        go_on(sessions, session.session_id, 1, {PartitionKey(UUID(int=1), 0): wanted(0, 1)}, uses_topic_ids=True)
 
 
 def test_partitions_change_join_and_leave_and_keep_what_they_were_told(sessions: FetchSessions) -> None:
     session = begin(sessions)
     session.partitions[KEY].high_watermark = 9
-    go_on(sessions, session.session_id, 1, {KEY: Wanted(7, 100), OTHER: Wanted(0, 100)})
-    assert (session.partitions[KEY].wanted.offset, session.partitions[KEY].high_watermark) == (7, 9)
+    go_on(sessions, session.session_id, 1, {KEY: wanted(7, 100), OTHER: wanted(0, 100)})
+    assert (session.partitions[KEY].wanted.fetch_offset, session.partitions[KEY].high_watermark) == (7, 9)
     assert list(session.partitions) == [KEY, OTHER]
     go_on(sessions, session.session_id, 2, {}, [KEY, PartitionKey("u", 3)])
     assert list(session.partitions) == [OTHER]

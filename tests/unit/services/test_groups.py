@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.unit.services.group_world import SESSION_MS, GroupClient, GroupWorld, run_world
+from tests.unit.services.group_world import SESSION_MS, GroupClient, GroupWorld, Joined, run_world
 
 ENDS = ["stop", "kill", "power cut", "torn power cut"]
 
@@ -15,7 +15,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL")
 
 
-async def pair(world: GroupWorld) -> tuple[GroupClient, GroupClient, object, object]:
+async def pair(world: GroupWorld) -> tuple[GroupClient, GroupClient, Joined, Joined]:
     """Two members of one stable generation, each on a connection of its own; the first one leads."""
     one, two = await world.connect(), await world.connect()
     first = await one.join()
@@ -64,9 +64,9 @@ def test_a_silent_member_is_dropped_when_its_session_ends() -> None:
             code = await one.heartbeat(first)
             await asyncio.sleep(2)
         assert code == 27
-        again = await one.join(first.member_id)  # type: ignore[attr-defined]
+        again = await one.join(first.member_id)
         assert [each.member_id for each in again.members] == [again.member_id]
-        assert again.generation_id == second.generation_id + 1  # type: ignore[attr-defined]
+        assert again.generation_id == second.generation_id + 1
 
     run_world(scenario)
 
@@ -229,7 +229,7 @@ def test_a_join_that_waits_does_not_hold_up_a_stop() -> None:
 def test_groups_are_gone_with_their_topic_and_whoever_waits_is_told() -> None:
     async def scenario(world: GroupWorld) -> None:
         one, two, first, _ = await pair(world)
-        joining = asyncio.create_task(one.join(first.member_id))  # type: ignore[attr-defined]
+        joining = asyncio.create_task(one.join(first.member_id))
         await asyncio.sleep(1)
         assert world._node is not None
         assert world._node.broker is not None

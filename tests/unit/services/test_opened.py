@@ -41,7 +41,7 @@ def test_a_lost_directory_is_never_taken_for_an_unused_one_in_silence(
         assert [each for each in said if each.startswith(f"ERROR t-1 cannot be served: {LOST} is missing")] != []
     else:
         assert [each for each in said if "recovery-point-offset-checkpoint is missing; every log is" in each] != []
-        assert [each for each in said if "taken for ones that were never used: t-1, t-2. If one was" in each] != []
+        assert [each for each in said if "treated as never used: t-1, t-2. If one was used" in each] != []
 
 
 async def refused(disk: SimulatedDisk) -> str:

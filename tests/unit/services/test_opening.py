@@ -10,9 +10,9 @@ from barnabas.core.errors import BarnabasError, InvalidRecord, InvalidTimestamp,
 from barnabas.core.records import record as record_module
 from barnabas.core.records.batch import HEADER_SIZE, Codec, check_batch, read_header, seal, write_header
 from barnabas.core.records.record import Record, decode_batch, encode_batch
-from barnabas.services.broker_config import BrokerConfig
 from barnabas.services.opening import MIN_OPENED_LIMIT, RecordsRefused, open_batch
 from barnabas.services.settings import TopicConfig, resolve_topic
+from barnabas.services.settings.broker_config import BrokerConfig
 
 NOW_MS = 1_000_000
 

@@ -459,6 +459,6 @@ def test_where_both_copies_are_gone_the_advice_brings_nothing_back(harm: str) ->
         else:
             overwrite(disk, f"{DATA}/log-start-offset-checkpoint{suffix}", b"rubbish")
     disk.restart()
-    with pytest.raises(CorruptLog, match="restore it from a backup, or mend it by hand") as refusal:
+    with pytest.raises(CorruptLog, match="restore it from a backup, or repair it by hand") as refusal:
         open_dir(disk)
     assert "remove it" not in str(refusal.value)

@@ -323,7 +323,7 @@ def test_a_leader_of_an_epoch_that_is_over_is_refused() -> None:
     log = new_log(disk)
     append(log, plain(), leader_epoch=5)
     before = trace(log, disk)
-    with pytest.raises(FencedLeaderEpoch, match="epoch 4 is over"):
+    with pytest.raises(FencedLeaderEpoch, match="epoch 4 is stale"):
         append(log, plain(), leader_epoch=4)
     assert trace(log, disk) == before
 

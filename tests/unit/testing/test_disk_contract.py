@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from barnabas.runtime.disk import OsDisk
 from barnabas.storage.disk import Disk
 from barnabas.testing.disk import SimulatedDisk
+from tests.support.examples import examples
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,7 @@ def outcome(step: Step, place: Place) -> object:
 
 
 @given(st.lists(STEPS, max_size=25))
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(250))
 def test_any_sequence_of_calls_looks_the_same_on_both(steps: list[Step]) -> None:
     simulated = simulated_place()
     with tempfile.TemporaryDirectory() as root:

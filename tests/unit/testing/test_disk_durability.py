@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.testing.disk import SECTOR, Keep, SimulatedDisk
+from tests.support.examples import examples
 from tests.unit.testing.disk_support import content, disk_with
 
 SEEDS = range(200)
@@ -172,7 +173,7 @@ CHANGES = st.one_of(
 
 
 @given(st.lists(CHANGES, max_size=20), st.integers(0, 1 << 30))
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 def test_a_surviving_sector_holds_what_it_once_held_and_never_anything_else(
     changes: list[tuple[str, int, bytes]], seed: int
 ) -> None:
@@ -189,7 +190,7 @@ def test_a_surviving_sector_holds_what_it_once_held_and_never_anything_else(
 
 
 @given(st.lists(LETTERS, max_size=20), st.integers(0, 1 << 30))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_a_synced_prefix_is_whole_after_any_appends(appends: list[bytes], seed: int) -> None:
     disk = disk_with({"a": OLD + b"odd end"}, seed=seed)
     file = disk.open("a")
@@ -388,7 +389,7 @@ NAMES = st.sampled_from(NameHistory.NAMES)
     ),
     st.integers(0, 1 << 30),
 )
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 def test_a_name_leads_only_where_it_once_led_and_no_durable_file_goes_missing(
     calls: list[tuple[str, str, str]], seed: int
 ) -> None:

@@ -1,7 +1,7 @@
 """Entities of kio made by hypothesis from their own fields, and as the plain values that our writers take."""
 
 import io
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -12,10 +12,12 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from barnabas.wire.apis import APIS, Api
-from barnabas.wire.schema import take_apart
+from barnabas.wire.apis import Api
+from barnabas.wire.own_fields import FIRST_TAG
+from barnabas.wire.schema import implicit_default, take_apart
+from tests.support.served import SERVED_APIS, versions_of
 
-API_VERSIONS = [(api, version) for api in APIS.values() for version in range(api.min_version, api.max_version + 1)]
+API_VERSIONS = [(api, version) for api in SERVED_APIS for version in versions_of(api)]
 IDS = [f"{api.name}-v{version}" for api, version in API_VERSIONS]
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -67,7 +69,7 @@ def entities(entity: Any, *, max_size: int = 2) -> st.SearchStrategy[Any]:
             values = st.lists(values, max_size=max_size).map(tuple)
         if field.metadata.get("tag") is not None:
             # A tagged field of a type that has no null cannot say it, but can be left out.
-            values = st.just(field.default) | values
+            values = st.just(implicit_default(field)) | values
         elif is_nullable:
             values = st.none() | values
         made[field.name] = values
@@ -96,10 +98,14 @@ def decode_response(api: Api, version: int, data: bytes) -> Any:
     return entity
 
 
+def is_of_kafka(field: "Field[Any]") -> bool:
+    return bool(field.metadata.get("tag", 0) < FIRST_TAG)
+
+
 def plain(value: Any) -> Any:
-    """An entity, or a row of numbers, as the mapping that a handler returns."""
+    """An entity, or a row of numbers, as the mapping that a handler returns; without fields that kio does not have."""
     if is_dataclass(value) or hasattr(value, "_fields"):
-        names = [field.name for field in fields(value)] if is_dataclass(value) else value._fields
+        names = [each.name for each in fields(value) if is_of_kafka(each)] if is_dataclass(value) else value._fields
         return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, tuple):
         return [plain(each) for each in value]
@@ -109,4 +115,4 @@ def plain(value: Any) -> Any:
         return value // _MILLISECOND
     if isinstance(value, datetime):
         return (value - _EPOCH) // _MILLISECOND
-    return value
+    return bytes(value) if isinstance(value, memoryview) else value

@@ -10,16 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from barnabas.core.fetched import FetchPartition, FetchRequest
 from barnabas.wire import fetch, fetch_request
 from barnabas.wire.apis import FETCH
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.fetch import FetchedPartition, FetchedTopic, write_fetch, write_fetch_in_steps
-from barnabas.wire.fetch_request import MAX_PARTITIONS, FetchPartition, FetchRequest, read_fetch, read_fetch_in_steps
+from barnabas.wire.fetch_request import MAX_PARTITIONS, read_fetch, read_fetch_in_steps
 from barnabas.wire.frame import write_uvarint
+from tests.support.served import versions_of
 from tests.unit.wire.kio_values import decode_response, encode, requests, responses
 
 T = TypeVar("T")
-VERSIONS = range(FETCH.min_version, FETCH.max_version + 1)
+VERSIONS = versions_of(FETCH)
 FEW = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 NO_ID = UUID(int=0)
 
@@ -28,7 +30,7 @@ def topic_of(entity: Any) -> Any:
     return getattr(entity, "topic", None) if hasattr(entity, "topic") else entity.topic_id or NO_ID
 
 
-def as_we_have_it(entity: Any) -> FetchRequest:
+def as_we_have_it(entity: Any, version: int) -> FetchRequest:
     state = getattr(entity, "replica_state", None)
     return FetchRequest(
         round(entity.max_wait.total_seconds() * 1000),
@@ -55,6 +57,7 @@ def as_we_have_it(entity: Any) -> FetchRequest:
             for topic in entity.topics
         ],
         [(topic_of(topic), list(topic.partitions)) for topic in getattr(entity, "forgotten_topics_data", ())],
+        uses_topic_ids=version >= 13,
     )
 
 
@@ -64,7 +67,7 @@ def test_a_request_is_read_as_kio_wrote_it(version: int) -> None:
     @FEW
     def check(entity: Any, before: bytes) -> None:
         data = before + encode(entity)
-        assert read_fetch(memoryview(data), len(before), len(data), version) == as_we_have_it(entity)
+        assert read_fetch(memoryview(data), len(before), len(data), version) == as_we_have_it(entity, version)
 
     check()
 
@@ -90,7 +93,7 @@ def test_a_request_is_read_in_steps_as_it_is_at_once(version: int, monkeypatch: 
         end = len(data) - 1
         cut_off = read_fetch_in_steps(memoryview(data), len(before), end, version)
         data[:] = bytes(len(data))  # the buffer is used again
-        assert finish(steps) == as_we_have_it(entity)
+        assert finish(steps) == as_we_have_it(entity, version)
         with pytest.raises(MalformedRequest):
             finish(cut_off)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.wire.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE
-from barnabas.wire.errors import MalformedRequest, UnsupportedVersion
+from barnabas.wire.apis import API_VERSIONS, FETCH, METADATA, PRODUCE, Api
+from barnabas.wire.errors import MalformedRequest, UnservedVersion
 from barnabas.wire.frame import (
     MAX_STRING_BYTES,
     MAX_TAGGED_FIELDS,
@@ -19,6 +19,7 @@ from barnabas.wire.frame import (
     skip_tagged_fields,
     write_uvarint,
 )
+from tests.support.served import SERVED, SERVED_APIS, versions_of
 
 
 def header(key: int, version: int, *, client_id: bytes | None = b"c", tags: bytes = b"") -> bytes:
@@ -27,7 +28,7 @@ def header(key: int, version: int, *, client_id: bytes | None = b"c", tags: byte
 
 
 def read_header(data: bytes, position: int, end: int) -> RequestHeader:
-    return read_request_header(memoryview(data), position, end)
+    return read_request_header(memoryview(data), position, end, SERVED)
 
 
 def test_a_header_says_who_asks_for_what_and_where_the_body_begins() -> None:
@@ -54,18 +55,17 @@ def test_an_unknown_version_of_api_versions_is_let_through_whatever_follows(vers
     assert answer_head(read, 3) == struct.pack(">ii", 7, 7)
 
 
-@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_versions_just_outside_of_those_served_are_refused(api: object) -> None:
-    assert isinstance(api, tuple)
-    for version in (api[2] - 1, api[3] + 1):
-        if api[0] != API_VERSIONS.key:
-            with pytest.raises(UnsupportedVersion):
-                read_header(header(api[0], version), 0, 11)
+@pytest.mark.parametrize("api", SERVED_APIS, ids=lambda api: api.name)
+def test_versions_just_outside_of_those_served_are_refused(api: Api) -> None:
+    for version in (versions_of(api)[0] - 1, versions_of(api)[-1] + 1):
+        if api is not API_VERSIONS:
+            with pytest.raises(UnservedVersion):
+                read_header(header(api.key, version), 0, 11)
 
 
 @pytest.mark.parametrize("key", [-1, 4, 999, 32767, -32768])
 def test_an_api_that_is_not_served_is_refused(key: int) -> None:
-    with pytest.raises(UnsupportedVersion):
+    with pytest.raises(UnservedVersion):
         read_header(header(key, 0), 0, 11)
 
 
@@ -138,6 +138,6 @@ def test_a_text_that_fits_is_not_cut(text: str) -> None:
 def test_any_bytes_are_a_header_or_a_refusal(data: bytes) -> None:
     try:
         read = read_header(data, 0, len(data))
-    except (MalformedRequest, UnsupportedVersion):
+    except (MalformedRequest, UnservedVersion):
         return
     assert 0 <= read.body_at <= len(data)

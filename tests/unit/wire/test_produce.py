@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from barnabas.core.produced import ProduceRequest
 from barnabas.wire.apis import PRODUCE
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.frame import MAX_TAGGED_FIELDS, write_uvarint
@@ -16,16 +17,16 @@ from barnabas.wire.produce import (
     MAX_PARTITIONS,
     TOPIC_IDS_FROM,
     PartitionAnswer,
-    ProduceRequest,
     TopicAnswer,
     read_produce,
     read_single,
     write_produce,
     write_single,
 )
+from tests.support.served import versions_of
 from tests.unit.wire.kio_values import decode_response, encode, requests, responses
 
-VERSIONS = range(PRODUCE.min_version, PRODUCE.max_version + 1)
+VERSIONS = versions_of(PRODUCE)
 FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 
 

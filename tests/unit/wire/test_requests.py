@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from barnabas.testing.wire_client import LENGTH_SIZE, encode_request
 from barnabas.wire.apis import (
-    APIS,
     CREATE_TOPICS,
     DELETE_TOPICS,
     FETCH,
@@ -24,6 +23,7 @@ from barnabas.wire.apis import (
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.frame import RequestHeader, read_request_header, write_uvarint
 from barnabas.wire.requests import MAX_ELEMENTS, read_request, read_request_in_steps
+from tests.support.served import SERVED, SERVED_APIS
 from tests.unit.wire.kio_values import API_VERSIONS, IDS, encode, plain, requests
 
 FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
@@ -59,9 +59,9 @@ def test_every_request_is_read_as_kio_wrote_it(api: Api, version: int) -> None:
 def test_few_elements_of_many_bytes_are_read_in_many_steps() -> None:
     assignments = [{"member_id": str(n), "assignment": bytes(500_000)} for n in range(20)]
     values = {"group_id": "g", "generation_id": 1, "member_id": "m", "assignments": assignments}
-    whole = encode_request(SYNC_GROUP.key, 5, {**values, "protocol_type": "t", "protocol_name": "p"})
+    whole = encode_request(SYNC_GROUP, 5, {**values, "protocol_type": "t", "protocol_name": "p"})
     frame = memoryview(whole)[LENGTH_SIZE:]
-    steps = read_request_in_steps(read_request_header(frame, 0, len(frame)), frame, len(frame))
+    steps = read_request_in_steps(read_request_header(frame, 0, len(frame), SERVED), frame, len(frame))
     assert sum(1 for _ in steps) >= 20
 
 
@@ -163,4 +163,4 @@ def test_ten_million_tagged_fields_are_refused_by_their_count() -> None:
 
 
 def test_all_apis_are_here() -> None:
-    assert {api for api, _ in API_VERSIONS} == set(APIS.values()) >= {PRODUCE, FETCH}
+    assert {api for api, _ in API_VERSIONS} == set(SERVED_APIS) >= {PRODUCE, FETCH}

@@ -1,6 +1,6 @@
-"""``barnabas demo``: a broker at work, then a pipeline on Spark, ending in a table of what was checked.
+"""``barnabas demo``: a broker at work, then a pipeline on Spark, and a closing table of what was checked.
 
-Anything that does not add up ends in exit code 1.
+The exit code is 1 if a check fails.
 """
 
 import random
@@ -20,10 +20,10 @@ NEEDED = ("pyspark", "deltalake")
 
 
 def run(*, orders: int, seed: int, seconds: float, rate: int, keep: Path | None, with_pipeline: bool) -> None:
-    """Run the demo and print its table; what must not be is `DemoFailed`."""
+    """Run the demo and print its table; raise `DemoFailed` if a check fails."""
     console = Console()
     if keep is not None and keep.exists():
-        raise DemoFailed(f"{keep} exists already; name a directory that does not")
+        raise DemoFailed(f"{keep} already exists; give a directory that does not")
     directory = keep if keep is not None else Path(tempfile.mkdtemp(prefix="barnabas-demo-"))
     try:
         _act(console, directory, orders=orders, seed=seed)

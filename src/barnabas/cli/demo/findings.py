@@ -1,4 +1,4 @@
-"""What the demo found out: the lines of its closing table, or that something must not be."""
+"""The results of the demo: the lines of its closing table, or the check that failed."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from barnabas.core.errors import BarnabasError
 
 
 class DemoFailed(BarnabasError):
-    """The demo found something that must not be."""
+    """A check of the demo failed."""
 
 
 @dataclass(slots=True)

@@ -41,7 +41,7 @@ def show(
 
 
 def make_order(number: int) -> tuple[str, str]:
-    """Key and value of the order with this number; the same every time, so that what is read can be checked."""
+    """Key and value of the order with this number; always the same, so that what is read can be checked."""
     customer = number * 7919 % 1000
     value = {
         "order": number,
@@ -55,7 +55,7 @@ def make_order(number: int) -> tuple[str, str]:
 def _produce(
     progress: Progress, bus: Bus, broker: BrokerProcess, orders: int, dice: random.Random, findings: Findings
 ) -> dict[int, Sent]:
-    """Send every order; the broker is killed on the way, and the producer does not notice more than a pause."""
+    """Send every order; the broker is killed meanwhile, which the producer sees only as a pause."""
     task = progress.add_task("produce, with a SIGKILL in the middle", total=orders)
     kill_at = int(orders * dice.uniform(0.3, 0.7))
     watched = set(dice.sample(range(orders), 100))
@@ -92,24 +92,24 @@ def _read_back(progress: Progress, bus: Bus, orders: int, findings: Findings) ->
     progress.update(task, completed=orders)
     lost, doubled = seen.count(0), sum(1 for times in seen if times > 1)
     if lost or doubled:
-        raise DemoFailed(f"of {orders} orders {lost} are lost and {doubled} are there more than once")
-    findings.add("lost, or there twice", "0, 0")
+        raise DemoFailed(f"of {orders} orders {lost} are lost and {doubled} are duplicated")
+    findings.add("lost, duplicated", "0, 0")
     findings.add("read back and compared", f"{orders:,} orders in {took:.1f} s")
 
 
 def _merge(progress: Progress, bus: Bus, orders: int, findings: Findings) -> None:
-    """Three partitions as one stream: the orders come in the order in which they were made."""
+    """Three partitions as one stream: the orders come in the order in which they were created."""
     task = progress.add_task("merge by time", total=orders)
     expected = 0
     for message in bus.merge(TOPIC):
         if _check(message) != expected:
-            raise DemoFailed(f"the merge gave order {_check(message)} in the place of {expected}")
+            raise DemoFailed(f"the merge returned order {_check(message)} instead of {expected}")
         expected += 1
         if expected % 1000 == 0:
             progress.update(task, completed=expected)
     progress.update(task, completed=orders)
     if expected != orders:
-        raise DemoFailed(f"the merge gave {expected} of {orders} orders")
+        raise DemoFailed(f"the merge returned {expected} of {orders} orders")
     findings.add("three partitions merged by time", "every order in its place")
 
 
@@ -129,12 +129,12 @@ def _look_up(bus: Bus, places: dict[int, Sent], dice: random.Random, findings: F
     first = next(bus.consume(TOPIC, partitions=[place.partition], timestamp_ms=FIRST_MS + number, max_records=1))
     took = time.perf_counter() - begin
     if first.offset != place.offset:
-        raise DemoFailed(f"the time of order {number} leads to offset {first.offset}, not {place.offset}")
+        raise DemoFailed(f"the time of order {number} is found at offset {first.offset}, not {place.offset}")
     findings.add("the same by its time", f"offset {first.offset:,} in {took * 1000:.1f} ms")
 
 
 def _compact(progress: Progress, bus: Bus, findings: Findings) -> None:
-    """Keep the newest order of each customer: what is compacted is a copy with small segments."""
+    """Keep the newest order of each customer, in a copy of the topic with small segments."""
     task = progress.add_task("compact by customer", total=20_000)
     settings = {"cleanup.policy": "compact", "internal.segment.bytes": "65536", "min.cleanable.dirty.ratio": "0.01"}
     bus.create_topic("newest", partitions=1, config=settings)
@@ -157,7 +157,7 @@ def _compact(progress: Progress, bus: Bus, findings: Findings) -> None:
         raise DemoFailed(f"{left} of 20000 orders are left after {COMPACTION_S:.0f} s of compaction")
     if {str(message.key, "utf-8"): _check(message) for message in kept if message.key} != newest:
         raise DemoFailed("compaction changed the newest order of a customer")
-    findings.add("compacted by customer", f"20,000 orders to {left:,}; the newest of each of 1,000 customers is there")
+    findings.add("compacted by customer", f"20,000 orders to {left:,}; the newest of each of 1,000 customers is kept")
 
 
 def _truncate(bus: Bus, findings: Findings) -> None:
@@ -166,12 +166,12 @@ def _truncate(bus: Bus, findings: Findings) -> None:
     starts = bus.truncate(TOPIC, 0, before=middle)
     first = next(bus.consume(TOPIC, partitions=[0], max_records=1))
     if starts[0] != middle or first.offset != middle:
-        raise DemoFailed(f"history was cut at {middle}, and {TOPIC}-0 begins at {first.offset}")
-    findings.add("history before the middle deleted", f"{TOPIC}-0 begins at {middle:,}")
+        raise DemoFailed(f"records before {middle} were deleted, but {TOPIC}-0 begins at {first.offset}")
+    findings.add("records before the middle deleted", f"{TOPIC}-0 begins at {middle:,}")
 
 
 def _check(message: Message) -> int:
-    """The number of the order in a record, which must be exactly as it was made."""
+    """The number of the order in a record, which must be exactly as it was sent."""
     assert message.value is not None
     assert message.key is not None
     number = int(json.loads(message.value)["order"])

@@ -1,4 +1,4 @@
-"""Orders as a shop would send them: by customer, at a steady rate, a few broken. Knows what the sums must be."""
+"""Orders as a shop would send them: by customer, at a steady rate, a few broken. Knows the expected sums."""
 
 import json
 import random
@@ -16,7 +16,7 @@ BROKEN_SHARE: Final = 0.01
 
 
 class OrderStream:
-    """Sends orders from a thread until its time is over."""
+    """Sends orders from a thread for a given time."""
 
     def __init__(self, bus: Bus, topic: str, *, seconds: float, rate: int, seed: int) -> None:
         self._bus = bus
@@ -43,7 +43,7 @@ class OrderStream:
         return not self._thread.is_alive()
 
     def send_first(self, count: int) -> None:
-        """Send some at once, so that whoever reads them warms up."""
+        """Send some orders at once, to warm up the consumers."""
         self._send(min(count, self.total))
         self._bus.flush(60)
 
@@ -79,7 +79,7 @@ class OrderStream:
         return json.dumps(order)
 
     def _break(self, order: dict[str, object]) -> str:
-        """Cut in the middle, of a wrong type, or of no sense."""
+        """Truncate the order, give it a wrong type or an invalid value."""
         how = self._dice.randrange(3)
         if how == 0:
             return json.dumps(order)[:-20]

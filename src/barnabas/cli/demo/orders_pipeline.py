@@ -33,7 +33,7 @@ WARM_UP: Final = 200
 
 
 def show(console: Console, directory: Path, *, seconds: float, rate: int, seed: int) -> None:
-    """Run the act and print its table; what must not be is `DemoFailed`."""
+    """Run the act and print its table; raise `DemoFailed` if a check fails."""
     findings = Findings()
     broker = BrokerProcess(directory / "broker")
     try:
@@ -46,7 +46,7 @@ def show(console: Console, directory: Path, *, seconds: float, rate: int, seed: 
 
 
 def describe(bootstrap: str, directory: Path) -> dict[str, Any]:
-    """The pipeline, as its YAML file would say it."""
+    """The pipeline, as its YAML file would define it."""
     return {
         "name": "orders",
         "bootstrap": bootstrap,
@@ -109,7 +109,7 @@ def _run(console: Console, bus: Bus, directory: Path, stream: OrderStream, findi
 
 @contextmanager
 def _java_writes_to(path: Path) -> Iterator[None]:
-    """A JVM that is started inside has this file for its standard error, as long as it lives."""
+    """A JVM that is started in this context writes its standard error to this file."""
     sys.stderr.flush()
     ours = os.dup(2)
     with path.open("ab") as file:
@@ -122,7 +122,7 @@ def _java_writes_to(path: Path) -> Iterator[None]:
 
 
 class Revenue:
-    """What the topic of revenue says, read as it comes."""
+    """The contents of the revenue topic, read as they arrive."""
 
     def __init__(self) -> None:
         self.newest: dict[bytes, tuple[str, int]] = {}  # by window and country
@@ -165,7 +165,7 @@ def _watching_revenue(bus: Bus) -> Iterator[Revenue]:
 
 
 def _wait_for(stream: OrderStream, revenue: Revenue) -> None:
-    """Return when what was sent so far is through, or cannot be."""
+    """Return when the orders sent so far have arrived, or the pipeline has failed."""
     deadline = time.monotonic() + PATIENCE_S
     while revenue.by_country() != stream.cents and revenue.failure is None:
         if time.monotonic() > deadline:
@@ -174,7 +174,7 @@ def _wait_for(stream: OrderStream, revenue: Revenue) -> None:
 
 
 def _wait(console: Console, directory: Path, stream: OrderStream, revenue: Revenue) -> None:
-    """Show how it goes on until everything has arrived, or too long nothing has."""
+    """Show the progress until everything has arrived, or nothing has arrived for too long."""
     deadline = time.monotonic() + PATIENCE_S
     with Live(console=console, refresh_per_second=4) as live:
         while True:
@@ -204,7 +204,7 @@ def _progress(stream: OrderStream, revenue: Revenue, archived: int) -> Table:
 
 
 def _archived(directory: Path) -> int:
-    """Rows of the Delta table, as its log counts them."""
+    """The number of rows of the Delta table, according to its log."""
     from deltalake import DeltaTable
 
     path = directory / ARCHIVE
@@ -214,10 +214,10 @@ def _archived(directory: Path) -> int:
 
 
 def _check(bus: Bus, directory: Path, stream: OrderStream, revenue: Revenue, findings: Findings) -> None:
-    """Compare all that came out with what went in."""
+    """Compare the output with the input."""
     failure = stream.failure or revenue.failure
     if failure is not None:
-        raise DemoFailed(f"the demo could not go on: {failure}")
+        raise DemoFailed(f"the demo failed: {failure}")
     expected = stream.cents
     table = _table_by_country(directory)
     dead = sum(1 for _ in bus.consume(DEAD, until_end=True))

@@ -1,4 +1,4 @@
-"""The broker of the demo: ``barnabas serve`` as a process of its own, that can be killed."""
+"""The broker of the demo: ``barnabas serve`` as a separate process that can be killed."""
 
 import signal
 import socket
@@ -23,7 +23,7 @@ class BrokerProcess:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> float:
-        """Start it; returns the seconds until it was ready."""
+        """Start the process and return the seconds until it was ready."""
         command = [sys.executable, "-m", "barnabas.cli.main", "serve", "--listen", self.bootstrap]
         settings = ("log.cleaner.backoff.ms=200", "log.retention.check.interval.ms=1000")
         sets = [part for setting in settings for part in ("--set", setting)]

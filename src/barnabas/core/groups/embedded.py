@@ -1,7 +1,7 @@
-"""What consumers of the classic protocol say inside JoinGroup and SyncGroup: their subscriptions and assignments.
+"""The embedded protocol of classic consumers inside JoinGroup and SyncGroup: subscriptions and assignments.
 
-Owns the encoding of both, versions 0 to 3; a newer version begins like 3. Bytes come from clients: anything may be in
-them, and what is no such message is `Malformed`.
+Owns the encoding of both, versions 0 to 3; a newer version begins like 3. The bytes come from clients and are
+untrusted: an invalid message is `MalformedEmbedded`.
 """
 
 import struct
@@ -18,12 +18,16 @@ _GENERATION_FROM: Final = 2
 _RACK_FROM: Final = 3
 
 
-class Malformed(ValueError):
-    """Bytes that are no message of the embedded consumer protocol."""
+MAX_BYTES: Final = 128 * 1024
+"""The longest message, which is decoded in one step: enough for 30,000 partitions."""
+
+
+class MalformedEmbedded(ValueError):
+    """Bytes that are not a message of the embedded consumer protocol."""
 
 
 class Subscription(NamedTuple):
-    """What a member wants to read, and what it had when it said so."""
+    """The topics that a member subscribes to, and the partitions it had at that time."""
 
     version: int
     topics: tuple[str, ...]
@@ -34,7 +38,7 @@ class Subscription(NamedTuple):
 
 
 class EmbeddedAssignment(NamedTuple):
-    """What a member is to read."""
+    """The partitions assigned to a member."""
 
     version: int
     partitions: Partitions
@@ -42,7 +46,7 @@ class EmbeddedAssignment(NamedTuple):
 
 
 def parse_version(data: bytes) -> int:
-    """The version that a message says it is of."""
+    """The version of a message."""
     return _Reader(data).version
 
 
@@ -105,16 +109,18 @@ class _Reader:
     """Reads a message from its beginning; each count is checked against what is left."""
 
     def __init__(self, data: bytes) -> None:
+        if len(data) > MAX_BYTES:
+            raise MalformedEmbedded(f"a message of {len(data)} bytes; the maximum is {MAX_BYTES}")
         self.data = data
         self.position = 0
         self.version = self.int16()
         if self.version < 0:
-            raise Malformed(f"version {self.version}")
+            raise MalformedEmbedded(f"version {self.version}")
 
     def _take(self, size: int) -> bytes:
         end = self.position + size
         if size < 0 or end > len(self.data):
-            raise Malformed(f"{size} bytes at {self.position} of {len(self.data)}")
+            raise MalformedEmbedded(f"{size} bytes at {self.position} of {len(self.data)}")
         data = self.data[self.position : end]
         self.position = end
         return data
@@ -125,17 +131,22 @@ class _Reader:
     def int32(self) -> int:
         return int.from_bytes(self._take(4), "big", signed=True)
 
+    def int32s(self) -> tuple[int, ...]:
+        """A list of numbers."""
+        count = self.count()
+        return struct.unpack(f">{count}i", self._take(4 * count))
+
     def count(self) -> int:
         """The length of a list, whose elements take at least two bytes each."""
         count = self.int32()
         if not 0 <= count <= (len(self.data) - self.position) // 2:
-            raise Malformed(f"a list of {count} with {len(self.data) - self.position} bytes left")
+            raise MalformedEmbedded(f"a list of {count} with {len(self.data) - self.position} bytes left")
         return count
 
     def string(self) -> str:
         text = self.nullable_string()
         if text is None:
-            raise Malformed("a name is missing")
+            raise MalformedEmbedded("a name is missing")
         return text
 
     def nullable_string(self) -> str | None:
@@ -145,7 +156,7 @@ class _Reader:
         try:
             return self._take(size).decode()
         except UnicodeDecodeError:
-            raise Malformed("a name is no text") from None
+            raise MalformedEmbedded("a name is not UTF-8") from None
 
     def nullable_bytes(self) -> bytes | None:
         # Some clients end their message here, without the length of no bytes.
@@ -155,9 +166,8 @@ class _Reader:
         return None if size < 0 else self._take(size)
 
     def partitions(self) -> dict[str, tuple[int, ...]]:
-        partitions: dict[str, tuple[int, ...]] = {}
+        partitions: dict[str, list[int]] = {}
         for _ in range(self.count()):
             topic = self.string()
-            numbers = tuple(self.int32() for _ in range(self.count()))
-            partitions[topic] = (*partitions.get(topic, ()), *numbers)
-        return partitions
+            partitions.setdefault(topic, []).extend(self.int32s())
+        return {topic: tuple(numbers) for topic, numbers in partitions.items()}

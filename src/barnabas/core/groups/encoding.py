@@ -1,12 +1,12 @@
-"""How the log of groups holds its records: Kafka's keys and values, so that Kafka's tools and lag monitors read them.
+"""The encoding of the records of groups: Kafka's keys and values, so that Kafka's tools and lag monitors can read them.
 
 A key is the number of its type, 16 bits, and plain fields. A value begins with its version: that which Kafka 4.3 writes
-(offsets 4, classic groups 3, the others 0); older ones of Kafka are read too. When an offset expires, which only old
-clients say, is a tagged field of our own in version 4: Kafka has a field for it in version 1 alone, which has none for
-leader epoch and topic id. Logs of earlier versions of Barnabas have keys and values in msgpack (`old_encoding`), and
-are read for ever. The two cannot be confused: a key there begins with 0x92 to 0x94, one of Kafka's with 0.
+(offsets 4, classic groups 3, the others 0); older ones of Kafka are read too. The expiry of an offset, which only old
+clients set, is our own tagged field in version 4: Kafka has a field for it in version 1 alone, which has none for
+leader epoch and topic id. Logs of earlier versions of Barnabas have keys and values in msgpack (`old_encoding`), which
+are still read. The two cannot be confused: a key there begins with 0x92 to 0x94, one of Kafka's with 0.
 
-Offsets are most of any log, so they have a quick way through here, and a key is decoded once for many commits.
+Offsets are most of any log, so they have a fast path, and a key is decoded once for many commits.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 from barnabas.core.errors import InvalidGroupRecord
 from barnabas.core.groups import old_encoding
-from barnabas.core.groups.consumer_encoding import CONSUMER_VALUES
+from barnabas.core.groups.consumer.encoding import CONSUMER_VALUES
 from barnabas.core.groups.records import (
     NO_EXPIRY,
     NO_TOPIC_ID,
@@ -111,7 +111,7 @@ def _read_key(key: bytes) -> tuple[type[GroupRecord], Key]:
     number = reader.number(INT16)
     of = _BY_TYPE.get(number)
     if of is None:
-        raise BadFields(f"{number} is no type of record that this version knows")
+        raise BadFields(f"{number} is not a record type known to this version")
     if of is OffsetRecord:
         fields: Key = (reader.string(), reader.string(), reader.number(INT32))
     else:
@@ -135,7 +135,7 @@ def encode_value(entry: GroupEntry) -> bytes | None:
 
 
 def decode(key: bytes, value: bytes | None) -> GroupEntry:
-    """The entry that a record of the log is; refused when it is none that this version knows."""
+    """The entry that a record of the log stands for; refused if this version does not know it."""
     if old_encoding.is_old(key):
         return old_encoding.decode(key, value)
     try:
@@ -146,7 +146,7 @@ def decode(key: bytes, value: bytes | None) -> GroupEntry:
             return _read_offset(fields, value)
         return _READERS[of](fields, FieldReader(value))
     except BadFields as bad:
-        raise InvalidGroupRecord(f"no record of groups: {bad}") from None
+        raise InvalidGroupRecord(f"not a record of groups: {bad}") from None
 
 
 def _encode_offset(record: OffsetRecord) -> bytes:
@@ -277,7 +277,7 @@ def _read_member(reader: FieldReader, version: int) -> ClassicMember:
 def _read_version(reader: FieldReader, last: int) -> int:
     version = reader.number(INT16)
     if not 0 <= version <= last:
-        raise BadFields(f"version {version} of a value is not known")
+        raise BadFields(f"unknown version {version} of a value")
     return version
 
 

@@ -1,15 +1,15 @@
-"""All groups of one partition of the coordinator log: what is replicated of them.
+"""The replicated state of all groups of one partition of the coordinator log.
 
 Owns that state; only `apply` changes it, one entry at a time, live and in a replay. The log is compacted, so an entry
-may come without those it followed: each is taken by itself, and a tombstone of what is not there changes nothing. The
-same entries give equal groups on every node.
+may come without those it followed: each is applied on its own, and a tombstone of an unknown key changes nothing. The
+same entries yield equal groups on every node.
 
-A group is of one type, by what is known of it: a record of a classic group, records of a consumer group (KIP-848), or
-nothing but offsets, which is a simple group. A simple group is there from its first commit, in a transaction too, until
-it is deleted or expires: it may have lost its offsets meanwhile, with their topics for one. A compacted log has nothing
+A group has one type, by its records: a record of a classic group, records of a consumer group (KIP-848), or only
+offsets, which is a simple group. A simple group exists from its first commit, also in a transaction, until it is
+deleted or expires: it may have lost its offsets meanwhile, for example with their topics. A compacted log has nothing
 of that, so after a restart such a group may be gone, as in Kafka.
 
-Offsets that were committed in a transaction are pending until it ends. Of all that is written for a partition the last
+Offsets that were committed in a transaction are pending until it ends. Of all commits for a partition the last one
 counts, by its place in the log and not by when its transaction ended: compaction keeps the last, too.
 """
 
@@ -19,12 +19,12 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from barnabas.core.groups.consumer_state import ConsumerEntry, ConsumerGroup, group_tombstones
+from barnabas.core.groups.consumer.state import ConsumerEntry, ConsumerGroup, group_tombstones
 from barnabas.core.groups.records import ClassicGroupRecord, GroupEntry, GroupRecord, GroupTombstone, OffsetRecord
 
 
 class GroupType(Enum):
-    """Which protocol the members of a group speak, in the words that clients read."""
+    """The type of a group, with the names that clients see."""
 
     CLASSIC = "Classic"  # simple groups too
     CONSUMER = "Consumer"
@@ -38,7 +38,7 @@ OffsetKey: TypeAlias = tuple[str, str, int]
 
 
 class PendingOffset(NamedTuple):
-    """An offset that counts once its transaction is committed."""
+    """An offset that takes effect once its transaction is committed."""
 
     number: int  # in the order of the log
     record: OffsetRecord
@@ -49,7 +49,7 @@ _NO_OFFSETS: Final[GroupOffsets] = MappingProxyType({})
 
 @dataclass(slots=True)
 class Groups:
-    """The groups as the log has them. Read what you like, change it through `apply` alone."""
+    """The groups as of the log. Reading is free; only `apply` may change them."""
 
     classic: dict[str, ClassicGroupRecord] = field(default_factory=dict)
     consumer: dict[str, ConsumerGroup] = field(default_factory=dict)
@@ -60,30 +60,30 @@ class Groups:
     _pending_count: int = field(default=0, compare=False)
 
     def type_of(self, group: str) -> GroupType | None:
-        """The type of a group; None when it is not there."""
+        """The type of a group; None if it does not exist."""
         if group in self.consumer:
             return GroupType.CONSUMER
         is_there = group in self.classic or group in self.simple or group in self.offsets
         return GroupType.CLASSIC if is_there or self.has_pending(group) else None
 
     def offsets_of(self, group: str) -> GroupOffsets:
-        """What a group has committed."""
+        """The committed offsets of a group."""
         return self.offsets.get(group, _NO_OFFSETS)
 
     def find_offset(self, group: str, topic: str, partition: int) -> OffsetRecord | None:
-        """What a group has committed for a partition."""
+        """The committed offset of a group for a partition."""
         return self.offsets_of(group).get(topic, {}).get(partition)
 
     def has_pending(self, group: str) -> bool:
-        """Whether a transaction is about to commit offsets of a group."""
+        """Whether a group has pending offsets."""
         return any(key[0] == group for keys in self.pending.values() for key in keys)
 
     def pending_of(self, group: str) -> set[tuple[str, int]]:
-        """The partitions, by topic and number, for which a transaction is about to commit an offset of a group."""
+        """The partitions, by topic and number, with a pending offset of a group."""
         return {(key[1], key[2]) for keys in self.pending.values() for key in keys if key[0] == group}
 
     def all_pending(self) -> list[tuple[int, PendingOffset]]:
-        """What all transactions are about to commit, with their producer ids, in the order of the log."""
+        """All pending offsets, with their producer ids, in the order of the log."""
         pending = [(producer_id, each) for producer_id, keys in self.pending.items() for each in keys.values()]
         return sorted(pending, key=lambda each: each[1].number)
 
@@ -94,7 +94,7 @@ class Groups:
         return [GroupTombstone(ClassicGroupRecord, (group,)) for group in gone]
 
     def find(self, tombstone: GroupTombstone) -> GroupRecord | None:
-        """What a tombstone would remove."""
+        """The records that a tombstone would remove."""
         group = tombstone.group
         if tombstone.of is OffsetRecord:
             return self.find_offset(group, str(tombstone.key[1]), int(tombstone.key[2]))
@@ -108,18 +108,18 @@ class Groups:
         return sorted({*self.classic, *self.consumer, *self.offsets, *self.simple})
 
     def tombstones_of_group(self, group: str) -> Iterator[GroupTombstone]:
-        """What removes a group, but for its offsets."""
+        """The tombstones of a group, without its offsets."""
         if group in self.classic or group in self.simple:
             yield GroupTombstone(ClassicGroupRecord, (group,))
         yield from self.tombstones_of_consumer_group(group)
 
     def tombstones_of_consumer_group(self, group: str) -> Iterator[GroupTombstone]:
-        """What removes a consumer group, but for its offsets."""
+        """The tombstones of a consumer group, without its offsets."""
         if group in self.consumer:
             yield from group_tombstones(self.consumer[group])
 
     def tombstones_of_offsets(self, group: str) -> Iterator[GroupTombstone]:
-        """What removes all offsets of a group, those that are pending too."""
+        """The tombstones of all offsets of a group, including pending ones."""
         committed = self.offsets_of(group)
         for topic, found in committed.items():
             for partition in found:
@@ -129,7 +129,7 @@ class Groups:
                 yield GroupTombstone(OffsetRecord, (group, topic, partition))
 
     def apply(self, entry: GroupEntry) -> None:
-        """Take one entry of the log."""
+        """Apply one entry of the log."""
         if isinstance(entry, OffsetRecord):
             self._set_offset(entry)
             if self.pending:
@@ -143,14 +143,14 @@ class Groups:
             self._apply_consumer(entry)
 
     def restore(self, entry: GroupEntry) -> None:
-        """Take one entry again that is in the log further up: it supersedes nothing that came after it there."""
+        """Apply again an entry from earlier in the log: it supersedes nothing that came after the original."""
         if isinstance(entry, OffsetRecord):
             self._set_offset(entry)
         else:
             self.apply(entry)
 
     def apply_pending(self, producer_id: int, entry: GroupEntry) -> None:
-        """Take one entry of a transaction. Only offsets are written in any."""
+        """Apply one entry of a transaction. Transactions contain only offsets."""
         if isinstance(entry, OffsetRecord):
             self._note_simple(entry.group)
             self._pending_count += 1
@@ -158,7 +158,7 @@ class Groups:
             self.pending.setdefault(producer_id, {})[key] = PendingOffset(self._pending_count, entry)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """Take the end of a producer's transaction."""
+        """Apply the end of a producer's transaction."""
         ended = self.pending.pop(producer_id, {})
         for key, pending in ended.items() if is_commit else ():
             self._set_offset(pending.record)
@@ -174,7 +174,7 @@ class Groups:
         topics.setdefault(record.topic, {})[record.partition] = record
 
     def _supersede(self, key: OffsetKey, number: int) -> None:
-        """What was written before this for the same partition never counts, however its transaction ends."""
+        """An earlier pending offset of the same partition never takes effect, however its transaction ends."""
         for producer_id, keys in list(self.pending.items()):
             if key in keys and keys[key].number <= number:
                 del keys[key]

@@ -1,18 +1,19 @@
-"""What an administrator sees of groups and does with them: ListGroups, DescribeGroups, DeleteGroups.
+"""Administration of groups: ListGroups, DescribeGroups, DeleteGroups.
 
-A group is seen as it is now, while it rebalances too. Of a consumer group (KIP-848) the listing alone is here: it has
-a description of its own.
+A group is shown in its current state, also during a rebalance. For consumer groups (KIP-848) only listing is here:
+their description is in `consumer.describe`.
 """
 
 from itertools import islice
 
 import msgspec
 
+from barnabas.core.coordination import Decision
 from barnabas.core.errors import GroupIdNotFound, NonEmptyGroup
-from barnabas.core.groups.classic import find
-from barnabas.core.groups.classic_state import ClassicSoft, ClassicState, LiveGroup, LiveMember
-from barnabas.core.groups.consumer_describe import state_of
-from barnabas.core.groups.decision import Decision
+from barnabas.core.groups.classic.decisions import find
+from barnabas.core.groups.classic.state import ClassicSoft, ClassicState, LiveGroup, LiveMember
+from barnabas.core.groups.consumer.describe import state_of
+from barnabas.core.groups.decision import GroupDecision
 from barnabas.core.groups.groups import Groups, GroupType
 from barnabas.core.groups.offset_access import is_without_members
 from barnabas.core.groups.records import GroupEntry
@@ -64,7 +65,7 @@ def list_groups(groups: Groups, soft: ClassicSoft) -> list[ListedGroup]:
 
 
 def describe_group(groups: Groups, soft: ClassicSoft, group: str) -> DescribedGroup:
-    """A classic group; refused when there is none. To versions below 6 that is a group in state DEAD."""
+    """A classic group; refused if there is none. For versions below 6 that is a group in state DEAD."""
     if group not in soft.live and groups.type_of(group) is not GroupType.CLASSIC:
         raise GroupIdNotFound(f"there is no classic group '{group}'")
     live = find(groups, soft, group) or LiveGroup(group)
@@ -80,10 +81,11 @@ def _describe_member(member: LiveMember, protocol: str | None) -> DescribedMembe
     return DescribedMember(*who, member.metadata_of(protocol), member.assignment)
 
 
-def delete_group(groups: Groups, soft: ClassicSoft, group: str, *, limit: int | None = None) -> Decision[bool]:
-    """Remove a group that has no members, with its offsets.
+def delete_group(groups: Groups, soft: ClassicSoft, group: str, *, limit: int | None = None) -> GroupDecision[bool]:
+    """Delete a group without members, with its offsets.
 
-    With a limit so many offsets at most, and the group with the last of them: the reply is whether it is gone.
+    With a limit, at most so many offsets, and the group with the last of them: the reply is whether the group is
+    deleted.
     """
     if groups.type_of(group) is None and group not in soft.live:
         raise GroupIdNotFound(f"there is no group '{group}'")

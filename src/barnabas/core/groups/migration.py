@@ -1,26 +1,28 @@
-"""Conversions between classic and consumer groups while their members are at work (KIP-848, both ways).
+"""Conversions between classic and consumer groups while they are in use (KIP-848, both ways).
 
-Owns what becomes of a group's state: up, when the first member of the new protocol joins a classic group of consumers;
-down, when the last one leaves and classic members remain. Committed offsets belong to the name of the group and stay.
+Owns the conversion of a group's state: up, when the first member of the new protocol joins a classic group of
+consumers; down, when the last one leaves and classic members remain. Committed offsets belong to the name of the group
+and stay.
 
-Up: a classic member keeps its id, its generation becomes its epoch, its assignment is what it has and is to have. Down:
-what a member is to have becomes its assignment, the group's epoch its generation, and all are made to join again, for
-the classic protocol knows no other way to deal out what is free. The runtime sees to what classic groups have besides
-their record: `classic.reset` before an upgrade is applied, `classic.rebalance` after a downgrade.
+Up: a classic member keeps its id, its generation becomes its epoch, its assignment becomes both its current and its
+target assignment. Down: a member's target becomes its assignment, the group epoch its generation, and all must join
+again, since the classic protocol has no other way to assign free partitions. The soft state of classic groups, that is
+waiting requests before an upgrade and the rebalance after a downgrade, is handled by `routing`.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 from uuid import UUID
 
 from barnabas.core.errors import GroupIdNotFound
-from barnabas.core.groups.classic_state import LiveGroup, LiveMember
-from barnabas.core.groups.consumer_draft import NEVER_MS, Draft
-from barnabas.core.groups.consumer_messages import ConsumerConfig
-from barnabas.core.groups.consumer_state import Topics, group_tombstones, to_partitions
-from barnabas.core.groups.decision import SESSION, Decision
+from barnabas.core.groups.classic.state import LiveGroup, LiveMember
+from barnabas.core.groups.consumer.draft import NEVER_MS, Draft
+from barnabas.core.groups.consumer.messages import ConsumerConfig
+from barnabas.core.groups.consumer.state import Topics, group_tombstones, to_partitions
+from barnabas.core.groups.decision import SESSION, GroupDecision
 from barnabas.core.groups.embedded import (
     EmbeddedAssignment,
-    Malformed,
+    MalformedEmbedded,
     Partitions,
     build_assignment,
     parse_assignment,
@@ -41,17 +43,20 @@ from barnabas.core.groups.records import (
 )
 from barnabas.core.groups.subscriptions import CONSUMER_PROTOCOL
 
+MAX_UPGRADED_BYTES: Final = 512 * 1024
+"""The most bytes of the members' metadata and assignments: they are decoded in one step."""
 
-def is_downgrade(decision: Decision[object]) -> bool:
-    """Whether a decision about a consumer group made it a classic one, whose members must now join again."""
-    return any(isinstance(entry, ClassicGroupRecord) for entry in decision.records)
+
+def downgraded_to(decision: GroupDecision[object]) -> ClassicGroupRecord | None:
+    """The classic group that a decision converted a consumer group into, whose members must now join again."""
+    return next((entry for entry in decision.records if isinstance(entry, ClassicGroupRecord)), None)
 
 
 # Up.
 
 
 def upgrade(draft: Draft, live: LiveGroup) -> None:
-    """Write a classic group as a consumer group; refused when its members are no consumers that could go on in one."""
+    """Convert a classic group into a consumer group; refused if its members cannot continue in one."""
     if live.members:
         _check_upgrade(live, draft.config)
     draft.records.append(GroupTombstone(ClassicGroupRecord, (live.group,)))
@@ -61,7 +66,7 @@ def upgrade(draft: Draft, live: LiveGroup) -> None:
     try:
         for member_id in sorted(live.members):
             _upgrade_member(draft, live, live.members[member_id], protocol)
-    except Malformed as error:
+    except MalformedEmbedded as error:
         raise GroupIdNotFound(
             f"Cannot upgrade classic group {live.group} to consumer group because the embedded consumer protocol is "
             f"malformed: {error}."
@@ -78,8 +83,15 @@ def _check_upgrade(live: LiveGroup, config: ConsumerConfig) -> None:
         why = "the group does not use the consumer embedded protocol"
     elif len(live.members) > config.max_size:
         why = "the group size exceeds the consumer group maximum size"
+    elif _size_of(live) > MAX_UPGRADED_BYTES:
+        why = f"the metadata and assignments of its members have {_size_of(live)} bytes, more than {MAX_UPGRADED_BYTES}"
     if why is not None:
         raise GroupIdNotFound(f"Cannot upgrade classic group {live.group} to consumer group because {why}.")
+
+
+def _size_of(live: LiveGroup) -> int:
+    protocols = (protocol for member in live.members.values() for protocol in member.protocols)
+    return sum(len(each.metadata) for each in protocols) + sum(len(each.assignment) for each in live.members.values())
 
 
 def _upgrade_member(draft: Draft, live: LiveGroup, member: LiveMember, protocol: str) -> None:
@@ -118,7 +130,7 @@ def _assigned_of(live: LiveGroup, member: LiveMember) -> Partitions:
 
 
 def _free_of(draft: Draft, partitions: Partitions) -> Partitions:
-    """Without what another member has already: an assignor of a client may have given a partition twice."""
+    """Remove partitions that another member already has: a client's assignor may have assigned one twice."""
     return {
         name: tuple(p for p in numbers if draft.state.owner_of(draft.topics[name].topic_id, p) is None)
         for name, numbers in partitions.items()
@@ -127,7 +139,7 @@ def _free_of(draft: Draft, partitions: Partitions) -> Partitions:
 
 
 def to_partitions_by_id(partitions: Partitions, topics: Topics) -> tuple[TopicPartitions, ...]:
-    """Partitions by the ids of their topics, without those of topics that are not there."""
+    """Partitions by topic id, without those of unknown topics."""
     by_id = {topics[name].topic_id: frozenset(numbers) for name, numbers in partitions.items() if name in topics}
     return to_partitions(by_id)
 
@@ -136,7 +148,7 @@ def to_partitions_by_id(partitions: Partitions, topics: Topics) -> tuple[TopicPa
 
 
 def remove_or_downgrade(draft: Draft, member_ids: Sequence[str]) -> None:
-    """Members are gone. If those that remain are all classic, so is the group from now on."""
+    """Remove members. If all that remain are classic, convert the group into a classic one."""
     rest = [member for member_id, member in draft.state.members.items() if member_id not in member_ids]
     if not _may_downgrade(draft, rest):
         draft.remove_members(member_ids)
@@ -147,7 +159,7 @@ def remove_or_downgrade(draft: Draft, member_ids: Sequence[str]) -> None:
 
 
 def downgrade_if_due(draft: Draft) -> ClassicGroupRecord | None:
-    """Make a group classic that has only classic members left; None when it has others."""
+    """Convert a group with only classic members left into a classic one; None if it has others."""
     members = list(draft.state.members.values())
     return downgrade(draft, members) if _may_downgrade(draft, members) else None
 
@@ -162,7 +174,7 @@ def _may_downgrade(draft: Draft, members: Sequence[ConsumerMemberRecord]) -> boo
 
 
 def downgrade(draft: Draft, members: Sequence[ConsumerMemberRecord]) -> ClassicGroupRecord:
-    """Write a consumer group as a classic one of these members."""
+    """Convert a consumer group into a classic one with these members."""
     group = draft.state.group
     protocol = _select_protocol(members)
     assert protocol is not None
@@ -196,13 +208,13 @@ def _downgraded(draft: Draft, member: ConsumerMemberRecord, protocol: str, names
 
 
 def embed_assignment(held: Sequence[TopicPartitions], metadata: bytes, names: Mapping[UUID, str]) -> bytes:
-    """Partitions as a classic member reads them, in the version that it speaks itself."""
+    """Partitions encoded for a classic member, in the version that it uses itself."""
     partitions = {names[each.topic_id]: each.partitions for each in held if each.topic_id in names}
     return build_assignment(EmbeddedAssignment(parse_version(metadata), partitions))
 
 
 def _select_protocol(members: Sequence[ConsumerMemberRecord]) -> str | None:
-    """The assignor that most would take first of those that all have; None when there is none."""
+    """The assignor with the most votes among those that all members support; None if there is none."""
     offers = [
         [offered.name for offered in member.classic.protocols] for member in members if member.classic is not None
     ]

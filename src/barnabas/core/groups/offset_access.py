@@ -1,4 +1,4 @@
-"""Who may speak of the offsets of a group: the checks of a commit and of a fetch, for each type of group."""
+"""Who may commit and fetch the offsets of a group: the checks for each type of group."""
 
 from collections.abc import Iterable
 from uuid import UUID
@@ -12,17 +12,17 @@ from barnabas.core.errors import (
     UnknownMemberId,
     UnsupportedVersion,
 )
-from barnabas.core.groups.assignment_epochs import held_since
-from barnabas.core.groups.classic import find, keep_session
-from barnabas.core.groups.classic_state import ClassicSoft, ClassicState, LiveGroup
-from barnabas.core.groups.consumer_state import ConsumerGroup
+from barnabas.core.groups.classic.decisions import find, keep_session
+from barnabas.core.groups.classic.state import ClassicSoft, ClassicState, LiveGroup
+from barnabas.core.groups.consumer.assignment_epochs import held_since
+from barnabas.core.groups.consumer.state import ConsumerGroup
 from barnabas.core.groups.decision import Effects
 from barnabas.core.groups.groups import Groups
 from barnabas.core.groups.records import ConsumerMemberRecord
 
 
 def is_without_members(groups: Groups, soft: ClassicSoft, group: str) -> bool:
-    """Whether nobody is in the group or about to be."""
+    """Whether the group has no members and no joining ones."""
     if group in groups.consumer:
         return not groups.consumer[group].members
     live = soft.live.get(group)
@@ -45,8 +45,8 @@ def check_commit(
     partitions: Iterable[tuple[UUID, int]] = (),
     is_transactional: bool = False,
 ) -> None:
-    """Refuse a commit for these `partitions` from whoever may not. A member's session goes on with its commit, as with
-    a heartbeat.
+    """Refuse an unauthorized commit for these `partitions`. A commit restarts the member's session, as a heartbeat
+    does.
     """
     is_outside = generation < 0 and not member_id and instance_id is None
     if group in groups.consumer:
@@ -63,7 +63,7 @@ def check_commit(
         raise UnknownMemberId(f"group '{group}' has no members")
     if is_outside:
         if not is_transactional:
-            raise UnknownMemberId(f"group '{group}' has members, so it takes commits of theirs alone")
+            raise UnknownMemberId(f"group '{group}' has members, so only they may commit")
         return
     _check_classic_commit(live, generation, member_id, instance_id, effects, is_transactional=is_transactional)
 
@@ -114,7 +114,7 @@ def _check_consumer_commit(
 
 
 def check_fetch(groups: Groups, group: str, *, member_id: str | None, epoch: int) -> None:
-    """Refuse a fetch of offsets by a member of a consumer group that is out of step. Others may always ask."""
+    """Refuse a fetch of offsets by a member of a consumer group in a wrong epoch. Others are always allowed."""
     if group not in groups.consumer or (member_id is None and epoch < 0):
         return
     _check_epoch(groups.consumer[group], _consumer_member(groups.consumer[group], member_id or ""), epoch)

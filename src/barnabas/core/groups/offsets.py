@@ -1,13 +1,13 @@
 """Committed offsets: who may commit, what is fetched, deleted, and what expires.
 
 A commit comes from a member, which must be of the current generation or epoch, or in a consumer group of any epoch
-since it has the partitions; or from outside of any group protocol (no member id, generation -1), which a group takes
-only while it has no members. An offset expires when nobody has needed it for `offsets.retention.minutes`: counted from
-when the group became empty, or from the commit in a simple group and for topics that a group of consumers no longer
-reads (KIP-211).
+since it has the partitions; or from outside of any group protocol (no member id, generation -1), which a group accepts
+only while it has no members. An offset expires when it has not been in use for `offsets.retention.minutes`: counted
+from when the group became empty, or from the commit in a simple group and for topics that a group of consumers no
+longer reads (KIP-211).
 
-A commit may be part of a transaction (KIP-447): then it is pending until that ends, and whoever asks for stable offsets
-is told to come back.
+A commit may be part of a transaction (KIP-447): then it is pending until the transaction ends, and a fetch of stable
+offsets is told to retry.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -17,6 +17,7 @@ from uuid import UUID
 
 import msgspec
 
+from barnabas.core.coordination import Decision
 from barnabas.core.errors import (
     BarnabasError,
     GroupIdNotFound,
@@ -25,9 +26,9 @@ from barnabas.core.errors import (
     OffsetMetadataTooLarge,
     UnstableOffsetCommit,
 )
-from barnabas.core.groups.classic import find
-from barnabas.core.groups.classic_state import ClassicSoft, ClassicState
-from barnabas.core.groups.decision import Decision, Effects
+from barnabas.core.groups.classic.decisions import find
+from barnabas.core.groups.classic.state import ClassicSoft, ClassicState
+from barnabas.core.groups.decision import Effects, GroupDecision
 from barnabas.core.groups.groups import GroupOffsets, Groups
 from barnabas.core.groups.offset_access import check_commit, is_without_members
 from barnabas.core.groups.records import NO_EXPIRY, NO_TOPIC_ID, GroupEntry, GroupTombstone, OffsetRecord
@@ -60,7 +61,7 @@ class NewOffset(NamedTuple):
 
 
 class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Offsets of a group, from a member of it or from outside."""
+    """Offsets of a group, from a member or from outside the group."""
 
     group: str
     offsets: Sequence[NewOffset]
@@ -84,7 +85,7 @@ class FetchedOffset(NamedTuple):
 
 
 class WantedOffset(NamedTuple):
-    """A partition whose offset is asked for. With a topic id: only if it was committed for that topic."""
+    """A partition whose offset is requested. With a topic id: only if it was committed for that topic."""
 
     topic: str
     partition: int
@@ -93,8 +94,8 @@ class WantedOffset(NamedTuple):
 
 def commit(
     groups: Groups, soft: ClassicSoft, request: CommitRequest, *, config: OffsetsConfig, now_ms: int
-) -> Decision[PartitionErrors]:
-    """OffsetCommit, TxnOffsetCommit. Raises what refuses the whole; versions below 9 know `GroupIdNotFound` as
+) -> GroupDecision[PartitionErrors]:
+    """OffsetCommit, TxnOffsetCommit. Raises refusals of the whole request; versions below 9 get `GroupIdNotFound` as
     `IllegalGeneration`.
     """
     effects = Effects()
@@ -145,7 +146,7 @@ def fetch(
     *,
     must_be_stable: bool = False,
 ) -> list[FetchedOffset]:
-    """OffsetFetch: of the partitions asked for, or of all. Who may ask is `check_fetch`.
+    """OffsetFetch: of the requested partitions, or of all. `check_fetch` checks the caller.
 
     Offsets that an open transaction may change are refused if they `must_be_stable`.
     """
@@ -177,7 +178,7 @@ def _fetched(
     topic: str, partition: int, offset: OffsetRecord | None, unstable: Container[tuple[str, int]]
 ) -> FetchedOffset:
     if (topic, partition) in unstable:
-        error = UnstableOffsetCommit(f"a transaction is about to commit an offset for {topic}-{partition}")
+        error = UnstableOffsetCommit(f"a transaction has a pending offset for {topic}-{partition}")
         return FetchedOffset(topic, partition, error=error)
     if offset is None:
         return FetchedOffset(topic, partition)
@@ -186,8 +187,8 @@ def _fetched(
 
 def delete(
     groups: Groups, soft: ClassicSoft, group: str, partitions: Sequence[tuple[str, int]]
-) -> Decision[PartitionErrors]:
-    """OffsetDelete: remove offsets of topics that the group does not read. Raises what refuses the whole."""
+) -> GroupDecision[PartitionErrors]:
+    """OffsetDelete: delete offsets of topics that the group does not read. Raises refusals of the whole request."""
     is_subscribed = _subscription_of(groups, soft, group)
     pending = groups.pending_of(group)
     records: list[GroupEntry] = []
@@ -203,7 +204,7 @@ def delete(
 
 
 def _subscription_of(groups: Groups, soft: ClassicSoft, group: str) -> Callable[[str], bool]:
-    """Whether a group reads a topic; refused when its members cannot be asked."""
+    """Whether a group reads a topic; refused if its subscriptions are unknown."""
     if group in groups.consumer:
         return groups.consumer[group].subscribed_topics().__contains__
     live = find(groups, soft, group)
@@ -214,7 +215,7 @@ def _subscription_of(groups: Groups, soft: ClassicSoft, group: str) -> Callable[
     if live.state is ClassicState.EMPTY:
         return _nothing
     if live.protocol_type != CONSUMER_PROTOCOL:
-        raise NonEmptyGroup(f"group '{group}' has members, of which it is not known what they read")
+        raise NonEmptyGroup(f"group '{group}' has members whose subscriptions are unknown")
     topics = live.subscribed_topics()
     return _everything if topics is None else topics.__contains__
 
@@ -229,9 +230,9 @@ def _everything(_: str) -> bool:
 
 def expire(
     groups: Groups, soft: ClassicSoft, group: str, *, config: OffsetsConfig, now_ms: int, limit: int | None = None
-) -> Decision[int]:
-    """Remove what expired of a group's offsets, and the group when it has neither offsets nor members. The reply is
-    the number of offsets removed; as many as the limit say that there may be more.
+) -> GroupDecision[int]:
+    """Delete the expired offsets of a group, and the group if it has neither offsets nor members. The reply is the
+    number of offsets deleted; if it equals the limit there may be more.
     """
     expired = [*islice(_expired(groups, soft, group, config, now_ms), limit)]
     records: list[GroupEntry] = [
@@ -271,10 +272,10 @@ def _expired(
                 yield offset
 
 
-def delete_topic(groups: Groups, topic: str, topic_id: UUID, *, limit: int | None = None) -> Decision[int]:
-    """A topic was deleted: so are the offsets that were committed for it, not those for a later one of its name.
+def delete_topic(groups: Groups, topic: str, topic_id: UUID, *, limit: int | None = None) -> GroupDecision[int]:
+    """Delete the offsets of a deleted topic, not those of a later topic of the same name.
 
-    With a limit about so many at most: the reply is how many they are, and if there are fewer those were the last.
+    With a limit, about so many at most: the reply is their number, and if it is lower those were the last.
     """
     committed = (
         GroupTombstone(OffsetRecord, (group, topic, partition))

@@ -1,7 +1,7 @@
-"""How earlier versions of Barnabas wrote the log of groups, which is still read, and rewritten when it is loaded.
+"""The encoding of groups of earlier versions of Barnabas, which is still read, and rewritten when a log is loaded.
 
 Key and value are msgpack arrays, the key begins with the number of the type (Kafka's), and the two joined are the
-record. Of this nothing is written any more but keys, to delete what is under them.
+record. Only its keys are still written, to delete old records.
 """
 
 from typing import Final
@@ -66,12 +66,12 @@ def decode(key: bytes, value: bytes | None) -> GroupEntry:
     if value is None:
         return _decode_tombstone(of, key)
     if not value or not 0 <= value[0] - _FIXARRAY <= _MAX_FIELDS - 1 - of.KEY_FIELDS:
-        raise InvalidGroupRecord(f"{len(value)} bytes are no value of a {of.__name__}")
+        raise InvalidGroupRecord(f"{len(value)} bytes are not a value of a {of.__name__}")
     joined = bytes((key[0] + value[0] - _FIXARRAY,)) + key[1:] + value[1:]
     try:
         record: GroupRecord = _decoder.decode(joined)
     except (msgspec.DecodeError, ValueError) as error:
-        raise InvalidGroupRecord(f"{len(value)} bytes are no value of a {of.__name__}: {error}") from None
+        raise InvalidGroupRecord(f"{len(value)} bytes are not a value of a {of.__name__}: {error}") from None
     return record
 
 
@@ -79,7 +79,7 @@ def _type_of(key: bytes) -> type[GroupRecord]:
     # All numbers of types are below 128, which msgpack writes as one byte.
     of = _BY_TAG.get(key[1]) if len(key) > 1 else None
     if of is None or key[0] != _FIXARRAY + 1 + of.KEY_FIELDS:
-        raise InvalidGroupRecord(f"{len(key)} bytes are no key of a record of groups that this version knows")
+        raise InvalidGroupRecord(f"{len(key)} bytes are not a key of a record of groups known to this version")
     return of
 
 
@@ -87,7 +87,7 @@ def _decode_tombstone(of: type[GroupRecord], key: bytes) -> GroupTombstone:
     try:
         fields = _key_decoder.decode(key)[1:]
     except (msgspec.DecodeError, ValueError) as error:
-        raise InvalidGroupRecord(f"{len(key)} bytes are no key of a {of.__name__}: {error}") from None
+        raise InvalidGroupRecord(f"{len(key)} bytes are not a key of a {of.__name__}: {error}") from None
     if tuple(map(type, fields)) != _KEY_TYPES[of]:
-        raise InvalidGroupRecord(f"{fields} is no key of a {of.__name__}")
+        raise InvalidGroupRecord(f"{fields} is not a key of a {of.__name__}")
     return GroupTombstone(of, tuple(fields))

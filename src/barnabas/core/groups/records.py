@@ -1,4 +1,4 @@
-"""The records of the coordinator log: what is kept of groups and offsets when a coordinator moves.
+"""The records of the coordinator log: the durable state of groups and offsets.
 
 The log is compacted, so each record is a key and a value, and the last value of a key counts; no value is a tombstone.
 How they are written is in `encoding`. Their own order of fields, the key first, and their tags are those of the old
@@ -72,14 +72,14 @@ class ClassicProtocol(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ClassicMemberMetadata(msgspec.Struct, frozen=True, array_like=True):
-    """What is kept of a classic member inside a consumer group (online migration)."""
+    """The metadata of a classic member inside a consumer group (online migration)."""
 
     session_timeout_ms: int
     protocols: tuple[ClassicProtocol, ...]
 
 
 class ConsumerGroupRecord(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
-    """A consumer group (KIP-848) is there, at this epoch."""
+    """A consumer group (KIP-848) exists, at this epoch."""
 
     KEY_FIELDS: ClassVar[int] = 1
 
@@ -89,7 +89,7 @@ class ConsumerGroupRecord(msgspec.Struct, frozen=True, array_like=True, tag=3, g
 
 
 class ConsumerMemberRecord(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """A member of a consumer group, and what it asks for."""
+    """A member of a consumer group, and its subscription."""
 
     KEY_FIELDS: ClassVar[int] = 2
 
@@ -117,7 +117,7 @@ class ConsumerTargetEpochRecord(msgspec.Struct, frozen=True, array_like=True, ta
 
 
 class ConsumerTargetMemberRecord(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """What a member of a consumer group is to have."""
+    """The target assignment of a member of a consumer group."""
 
     KEY_FIELDS: ClassVar[int] = 2
 
@@ -127,7 +127,7 @@ class ConsumerTargetMemberRecord(msgspec.Struct, frozen=True, array_like=True, t
 
 
 class ConsumerCurrentMemberRecord(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """What a member of a consumer group has, and still has to give up."""
+    """The current assignment of a member of a consumer group, and what it has yet to revoke."""
 
     KEY_FIELDS: ClassVar[int] = 2
 
@@ -167,7 +167,7 @@ GroupRecord: TypeAlias = OffsetRecord | ClassicGroupRecord | ConsumerRecord
 
 
 class GroupTombstone(NamedTuple):
-    """Nothing more is known under a key: `GroupTombstone(OffsetRecord, ("group", "topic", 0))`."""
+    """A key is deleted: `GroupTombstone(OffsetRecord, ("group", "topic", 0))`."""
 
     of: type[GroupRecord]
     key: tuple[str | int, ...]
@@ -182,11 +182,11 @@ GroupEntry: TypeAlias = GroupRecord | GroupTombstone
 
 
 def key_of(record: GroupRecord) -> tuple[str | int, ...]:
-    """What a record is kept under, beside its type."""
+    """The key of a record, without its type."""
     fields: tuple[str | int, ...] = msgspec.structs.astuple(record)[: record.KEY_FIELDS]
     return fields
 
 
 def tombstone_of(record: GroupRecord) -> GroupTombstone:
-    """What removes this record from the log."""
+    """The tombstone of this record."""
     return GroupTombstone(type(record), key_of(record))

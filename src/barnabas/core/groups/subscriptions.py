@@ -1,7 +1,7 @@
-"""What a classic consumer says it reads: the beginning of its metadata, which all versions of it share.
+"""The subscribed topics of a classic consumer: the beginning of its metadata, which is the same in all versions.
 
-Metadata of a member is opaque to the coordinator but for this: the topics of a group of consumers are needed to know
-which offsets are still in use. Bytes from a client: anything may be in them, and what cannot be read is None.
+The metadata of a member is opaque to the coordinator except for this: the topics of a group of consumers are needed to
+know which offsets are in use. The bytes come from a client and are untrusted: None if they cannot be read.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ _LENGTH_BYTES: Final = 2
 
 
 def parse_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics of a subscription; None when the bytes are none."""
+    """The topics of a subscription; None if the bytes are not a subscription."""
     position = _VERSION_BYTES + _COUNT_BYTES
     if len(metadata) < position or _int(metadata[:_VERSION_BYTES]) < 0:
         return None

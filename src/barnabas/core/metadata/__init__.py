@@ -1,7 +1,7 @@
 """The metadata of the cluster: records, the image they make, and the decisions that lead to them."""
 
 from barnabas.core.metadata.cluster import allocate_producer_ids, form_cluster, register_node, set_feature
-from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.elections import elect_preferred, elect_unclean
 from barnabas.core.metadata.image import Image, Node, PartitionState, Topic
 from barnabas.core.metadata.records import MetadataRecord
@@ -16,8 +16,8 @@ from barnabas.core.metadata.topics import (
 
 __all__ = [
     "CreatedTopic",
-    "Decision",
     "Image",
+    "MetadataDecision",
     "MetadataRecord",
     "NewTopic",
     "Node",

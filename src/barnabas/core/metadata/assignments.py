@@ -1,4 +1,4 @@
-"""Which nodes hold the replicas of new partitions: as the request says, checked, or as placement finds."""
+"""Which nodes hold the replicas of new partitions: as the request assigns them, after checks, or by placement."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -40,7 +40,7 @@ def check_assignments(
 
 
 def check_replicas(image: Image, replicas: Sequence[int]) -> None:
-    """Refuse replicas that the cluster cannot hold: none, on a node that is not there, or twice on one."""
+    """Refuse replicas that the cluster cannot hold: none, on an unknown node, or twice on one."""
     if not replicas:
         raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
     for index, node in enumerate(replicas):

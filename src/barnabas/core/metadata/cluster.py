@@ -1,9 +1,11 @@
-"""Decisions about the cluster itself: its name, its nodes, its features, the producer ids it gives out."""
+"""Decisions about the cluster itself: its id, its nodes, its features, the producer ids it allocates."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from barnabas.core.errors import BrokerIdNotRegistered, InvalidConfig, InvalidRequest
-from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.decision import MetadataDecision
+from barnabas.core.metadata.elections import lead_anew
 from barnabas.core.metadata.image import Image, Node
 from barnabas.core.metadata.records import (
     ALL_NODES,
@@ -11,23 +13,31 @@ from barnabas.core.metadata.records import (
     MIN_INSYNC_REPLICAS,
     ClusterRecord,
     ConfigRecord,
+    Endpoint,
     FeatureRecord,
+    MetadataRecord,
     NodeRecord,
     ProducerIdsRecord,
 )
 
 
-def form_cluster(image: Image, cluster_id: str) -> Decision[str]:
-    """Name a cluster that has no name yet; the reply is the name it has."""
+def form_cluster(image: Image, cluster_id: str) -> MetadataDecision[str]:
+    """Give a new cluster its id; the reply is the id it has."""
     if image.cluster_id is not None:
-        return Decision([], image.cluster_id)
-    return Decision([ClusterRecord(cluster_id)], cluster_id)
+        return MetadataDecision([], image.cluster_id)
+    return MetadataDecision([ClusterRecord(cluster_id)], cluster_id)
+
+
+def start_cluster(image: Image, *, cluster_id: str, min_insync_replicas: str) -> MetadataDecision[str]:
+    """Write what a cluster needs before a node registers; the reply is its `min.insync.replicas`."""
+    kept = keep_min_insync_replicas(image, min_insync_replicas)
+    return MetadataDecision([*form_cluster(image, cluster_id).records, *kept.records], kept.reply)
 
 
 def check_identity(image: Image, *, node_id: int, cluster_id: str | None) -> None:
     """Refuse to run these data as another node, or in another cluster, than they belong to.
 
-    A node that nobody knows would lead none of the partitions that are here, and its clients would wait forever.
+    An unknown node would lead none of its partitions, and its clients would wait forever.
     """
     if image.nodes and node_id not in image.nodes:
         owners = " or ".join(str(each) for each in sorted(image.nodes))
@@ -37,32 +47,43 @@ def check_identity(image: Image, *, node_id: int, cluster_id: str | None) -> Non
 
 
 def register_node(
-    image: Image, *, node_id: int, host: str, port: int, rack: str | None, incarnation: UUID
-) -> Decision[Node]:
-    """Take a node into the cluster, or note how it has changed."""
-    node = NodeRecord(node_id, host, port, rack, incarnation)
-    return Decision([] if image.nodes.get(node_id) == node else [node], node)
+    image: Image,
+    *,
+    node_id: int,
+    endpoints: Sequence[Endpoint],
+    rack: str | None,
+    incarnation: UUID,
+    was_clean: bool = True,
+) -> MetadataDecision[Node]:
+    """Register a node, or update its registration.
+
+    The first of its endpoints is the default. After an unclean stop (`was_clean`) its partitions get new leader epochs.
+    """
+    first = endpoints[0]
+    node = NodeRecord(node_id, first.host, first.port, rack, incarnation, tuple(endpoints))
+    records: list[MetadataRecord] = [] if image.nodes.get(node_id) == node else [node]
+    return MetadataDecision(records if was_clean else [*records, *lead_anew(image, node_id).records], node)
 
 
-def unregister_node(image: Image, node_id: int) -> Decision[None]:
-    """Take a node out of the cluster. There is one, and it is alive, so this is always refused."""
+def unregister_node(image: Image, node_id: int) -> MetadataDecision[None]:
+    """Remove a node from the cluster. There is one, and it is running, so this is always refused."""
     if node_id not in image.nodes:
         raise BrokerIdNotRegistered(f"Broker ID {node_id} is not currently registered")
     raise InvalidRequest(f"broker {node_id} is running: only one that is gone for good can be unregistered")
 
 
-def allocate_producer_ids(image: Image, count: int) -> Decision[range]:
-    """Give out so many producer ids, which nobody else gets."""
+def allocate_producer_ids(image: Image, count: int) -> MetadataDecision[range]:
+    """Allocate a block of producer ids."""
     if count <= 0:
-        raise InvalidRequest(f"{count} producer ids cannot be given out")
+        raise InvalidRequest(f"{count} producer ids cannot be allocated")
     first = image.next_producer_id
-    return Decision([ProducerIdsRecord(first + count)], range(first, first + count))
+    return MetadataDecision([ProducerIdsRecord(first + count)], range(first, first + count))
 
 
-def keep_min_insync_replicas(image: Image, value: str) -> Decision[str]:
-    """Have one value of it for the whole cluster, this one if there is none yet; the reply is what it is.
+def keep_min_insync_replicas(image: Image, value: str) -> MetadataDecision[str]:
+    """Set the value for the whole cluster, unless there is one; the reply is the value in use.
 
-    Who may lead is decided by it (eligible leader replicas, KIP-966), so no node may have one of its own.
+    Leader elections depend on it (eligible leader replicas, KIP-966), so no node may have its own.
     """
     current = image.config_of(BROKER_RESOURCE, ALL_NODES).get(MIN_INSYNC_REPLICAS)
     records = [
@@ -72,10 +93,10 @@ def keep_min_insync_replicas(image: Image, value: str) -> Decision[str]:
     ]
     if current is None:
         records.append(ConfigRecord(BROKER_RESOURCE, ALL_NODES, MIN_INSYNC_REPLICAS, value))
-    return Decision(records, value if current is None else current)
+    return MetadataDecision(records, value if current is None else current)
 
 
-def set_feature(image: Image, name: str, level: int) -> Decision[int]:
-    """Use a feature at this level, 0 for not at all; the reply is the level it had."""
+def set_feature(image: Image, name: str, level: int) -> MetadataDecision[int]:
+    """Set the level of a feature, 0 to disable it; the reply is the level it had."""
     previous = image.features.get(name, 0)
-    return Decision([] if level == previous else [FeatureRecord(name, level)], previous)
+    return MetadataDecision([] if level == previous else [FeatureRecord(name, level)], previous)

@@ -1,4 +1,4 @@
-"""What a decision comes to: the facts to write down, and the answer once they are."""
+"""The result of a decision: the records to write, and the reply once they are written."""
 
 from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar
@@ -8,8 +8,8 @@ from barnabas.core.metadata.records import MetadataRecord
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Decision(NamedTuple, Generic[T_co]):
-    """Records to append and apply as one, and the reply to give when that is done. No records: nothing changes."""
+class MetadataDecision(NamedTuple, Generic[T_co]):
+    """Records to append and apply atomically, and the reply once that is done. Without records nothing changes."""
 
     records: Sequence[MetadataRecord]
     reply: T_co

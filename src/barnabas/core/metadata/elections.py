@@ -5,24 +5,24 @@ from collections.abc import Sequence
 import msgspec
 
 from barnabas.core.errors import ElectionNotNeeded, EligibleLeadersNotAvailable, PreferredLeaderNotAvailable
-from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image, PartitionState
 from barnabas.core.metadata.records import NO_LEADER
 
 
-def elect_preferred(image: Image, topic: str, partition: int) -> Decision[PartitionState]:
-    """Have the first replica lead, if it is in sync."""
+def elect_preferred(image: Image, topic: str, partition: int) -> MetadataDecision[PartitionState]:
+    """Elect the preferred replica, if it is in sync."""
     state = image.get_topic(topic).get_partition(partition)
     preferred = state.replicas[0]
     if state.leader == preferred:
-        raise ElectionNotNeeded(f"{topic}-{partition} is led by its preferred leader, {preferred}, already")
+        raise ElectionNotNeeded(f"{topic}-{partition} is already led by its preferred leader, {preferred}")
     if preferred not in state.isr or preferred not in image.nodes:
         raise PreferredLeaderNotAvailable(f"the preferred leader of {topic}-{partition}, {preferred}, is not in sync")
     return _led_by(state, preferred, isr=state.isr)
 
 
-def elect_unclean(image: Image, topic: str, partition: int) -> Decision[PartitionState]:
-    """Give a partition without a leader one: in sync if there is any, else one that may lack records."""
+def elect_unclean(image: Image, topic: str, partition: int) -> MetadataDecision[PartitionState]:
+    """Elect a leader of a partition without one: in sync if there is any, else one that may lack records."""
     state = image.get_topic(topic).get_partition(partition)
     if state.leader != NO_LEADER:
         raise ElectionNotNeeded(f"{topic}-{partition} is led by {state.leader} already")
@@ -35,7 +35,7 @@ def elect_unclean(image: Image, topic: str, partition: int) -> Decision[Partitio
     return _led_by(state, there[0], isr=there[:1])
 
 
-def _led_by(state: PartitionState, leader: int, *, isr: Sequence[int]) -> Decision[PartitionState]:
+def _led_by(state: PartitionState, leader: int, *, isr: Sequence[int]) -> MetadataDecision[PartitionState]:
     led = msgspec.structs.replace(
         state,
         leader=leader,
@@ -43,4 +43,15 @@ def _led_by(state: PartitionState, leader: int, *, isr: Sequence[int]) -> Decisi
         leader_epoch=state.leader_epoch + 1,
         partition_epoch=state.partition_epoch + 1,
     )
-    return Decision([led], led)
+    return MetadataDecision([led], led)
+
+
+def lead_anew(image: Image, node_id: int) -> MetadataDecision[None]:
+    """Start a new leader epoch of everything a node leads: unsynced records may be lost, and clients can tell."""
+    led = [
+        msgspec.structs.replace(state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
+        for topic in image.topics.values()
+        for state in topic.partitions.values()
+        if state.leader == node_id
+    ]
+    return MetadataDecision(led, None)

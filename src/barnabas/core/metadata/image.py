@@ -1,10 +1,11 @@
-"""The image: what the metadata log says of the cluster, up to some offset of it.
+"""The image: the state of the cluster as of an offset of the metadata log.
 
 Owns the state; only `apply` changes it, one record at a time. A record that does not fit what came before it is
 `InvalidMetadata` and changes nothing. The same records give an equal image on every node.
 
 Invariants: `topics` and `topics_by_id` hold the same topics; partitions are numbered from 0 without gaps; nothing is
-kept of what was removed, so `to_records` of two equal images are equal.
+kept of what was removed, so `to_records` of two equal images are equal; what an image has in common with a fork of it
+is changed by neither.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ from barnabas.core.metadata.records import (
     NodeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveNodeRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -42,6 +44,7 @@ class Topic:
     name: str
     topic_id: UUID
     partitions: dict[int, PartitionState] = field(default_factory=dict)
+    _owner: object = field(default=None, compare=False, repr=False)  # the image whose alone it is, see `Image.fork`
 
     @property
     def replication_factor(self) -> int:
@@ -57,7 +60,7 @@ class Topic:
 
 @dataclass(slots=True)
 class Image:
-    """The cluster as the metadata log has it. Read what you like, change it through `apply` alone."""
+    """The cluster as of the metadata log. Reading is free; only `apply` may change it."""
 
     cluster_id: str | None = None
     nodes: dict[int, Node] = field(default_factory=dict)
@@ -67,6 +70,7 @@ class Image:
     features: dict[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
     _names: dict[str, str] = field(default_factory=dict, compare=False)  # by what metrics make of them
+    _owner: object = field(default_factory=object, compare=False, repr=False)
 
     def get_topic(self, name: str) -> Topic:
         """The topic of that name; refused when there is none."""
@@ -79,20 +83,39 @@ class Image:
         """The topic of that id; refused when there is none."""
         topic = self.topics_by_id.get(topic_id)
         if topic is None:
-            raise UnknownTopicId(f"no topic has the id {topic_id}")
+            raise UnknownTopicId(f"topic id {topic_id} does not exist")
         return topic
 
+    def is_active(self, node_id: int) -> bool:
+        """Whether a node is part of the cluster, and neither fenced nor leaving."""
+        node = self.nodes.get(node_id)
+        return node is not None and node.is_active
+
     def config_of(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """What is set for a resource itself; nothing of defaults."""
+        """The settings of a resource itself, without defaults."""
         return self.configs.get((resource_type, name), _NO_CONFIG)
 
     def find_collision(self, name: str) -> str | None:
-        """The topic whose name cannot be told apart from this one in the names of metrics."""
+        """The topic whose name collides with this one in the names of metrics."""
         return self._names.get(unify(name))
 
     def apply(self, record: MetadataRecord) -> None:
-        """Take one record of the log."""
+        """Apply one record of the log."""
         _APPLY[type(record)](self, record)
+
+    def fork(self) -> "Image":
+        """Another image, equal to this one; from now on each changes apart. Topics are copied only as they change."""
+        self._owner = object()  # no topic is this image's alone any more
+        return Image(
+            cluster_id=self.cluster_id,
+            nodes=self.nodes.copy(),
+            topics=self.topics.copy(),
+            topics_by_id=self.topics_by_id.copy(),
+            configs=self.configs.copy(),
+            features=self.features.copy(),
+            next_producer_id=self.next_producer_id,
+            _names=self._names.copy(),
+        )
 
     def to_records(self) -> Iterator[MetadataRecord]:
         """The records that make an empty image equal to this one."""
@@ -121,10 +144,14 @@ class Image:
     def _apply_node(self, record: NodeRecord) -> None:
         self.nodes[record.node_id] = record
 
+    def _apply_remove_node(self, record: RemoveNodeRecord) -> None:
+        if self.nodes.pop(record.node_id, None) is None:
+            raise InvalidMetadata(f"the removal of node {record.node_id}, which does not exist")
+
     def _apply_topic(self, record: TopicRecord) -> None:
         if record.name in self.topics or record.topic_id in self.topics_by_id:
-            raise InvalidMetadata(f"topic '{record.name}' ({record.topic_id}) is there already")
-        topic = Topic(record.name, record.topic_id)
+            raise InvalidMetadata(f"topic '{record.name}' ({record.topic_id}) already exists")
+        topic = Topic(record.name, record.topic_id, _owner=self._owner)
         self.topics[record.name] = self.topics_by_id[record.topic_id] = topic
         self._names[unify(record.name)] = record.name
 
@@ -136,6 +163,9 @@ class Image:
             raise InvalidMetadata(
                 f"partition {record.partition} of '{topic.name}', which has {len(topic.partitions)}, leaves a gap"
             )
+        if topic._owner is not self._owner:
+            topic = Topic(topic.name, topic.topic_id, topic.partitions.copy(), _owner=self._owner)
+            self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
         topic.partitions[record.partition] = record
 
     def _apply_remove_topic(self, record: RemoveTopicRecord) -> None:
@@ -149,12 +179,12 @@ class Image:
 
     def _apply_config(self, record: ConfigRecord) -> None:
         resource = (record.resource_type, record.resource_name)
+        values = {name: value for name, value in self.configs.get(resource, {}).items() if name != record.name}
         if record.value is not None:
-            self.configs.setdefault(resource, {})[record.name] = record.value
-            return
-        values = self.configs.get(resource, {})
-        values.pop(record.name, None)
-        if not values:
+            values[record.name] = record.value
+        if values:
+            self.configs[resource] = values
+        else:
             self.configs.pop(resource, None)
 
     def _apply_producer_ids(self, record: ProducerIdsRecord) -> None:
@@ -174,6 +204,7 @@ class Image:
 _APPLY: Final[dict[type, Callable[[Image, Any], None]]] = {
     ClusterRecord: Image._apply_cluster,
     NodeRecord: Image._apply_node,
+    RemoveNodeRecord: Image._apply_remove_node,
     TopicRecord: Image._apply_topic,
     PartitionRecord: Image._apply_partition,
     RemoveTopicRecord: Image._apply_remove_topic,

@@ -4,8 +4,10 @@ import re
 from typing import Final
 
 from barnabas.core.errors import InvalidPartitions, InvalidTopic
+from barnabas.core.model import TopicPartition
 
 METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
@@ -23,7 +25,7 @@ def check_topic_name(name: str) -> None:
 
 
 def check_partition_names(topic: str, count: int) -> None:
-    """Refuse so many partitions that the last of them would have a name too long for its directory."""
+    """Refuse a partition count for which the directory name of the last one would be too long."""
     longest = f"{topic}-{count - 1}"
     if len(longest) > MAX_PARTITION_NAME_LENGTH:
         digits = MAX_PARTITION_NAME_LENGTH - len(topic) - 1
@@ -51,10 +53,10 @@ def unify(name: str) -> str:
 
 
 def collides(name: str, other: str) -> bool:
-    """Whether the names of two topics cannot be told apart in the names of metrics. A name collides with itself."""
+    """Whether the names of two topics are the same in the names of metrics. A name collides with itself."""
     return unify(name) == unify(other)
 
 
 def is_internal(name: str) -> bool:
-    """Whether the broker keeps its own state in this topic."""
+    """Whether this is an internal topic."""
     return name in INTERNAL_TOPICS

@@ -1,9 +1,9 @@
 """Where replicas go: consistent hashing with bounded load, over racks.
 
-Each node has points on a ring, each partition one; its replicas are the nodes that come next, passing over those that
-have their fill and, as long as there are others, racks that already hold one. So a node that joins takes over
-its share and little else moves, and no node has more than 1.25 times the average, rounded up: of replicas, and of
-partitions to lead. Nothing is random: the same nodes and the same name give the same places everywhere.
+Each node has points on a ring, each partition one; its replicas are the nodes that come next, skipping full ones and,
+as long as there are others, racks that already have a replica. So a node that joins takes over its share and little
+else moves, and no node has more than 1.25 times the average, rounded up: of replicas, and of partitions to lead.
+Nothing is random: the same nodes and the same name give the same places everywhere.
 
 When the ring leaves too few nodes that may take more, a replica goes where the load is least, and what is over the
 limit afterwards is moved: there is always a partition that the fuller node holds and the emptier one does not.
@@ -72,7 +72,7 @@ class _Placing:
         self._placed.append(replicas)
 
     def _order_at(self, start: int) -> tuple[int, ...]:
-        """All nodes in the order in which the ring comes by them."""
+        """All nodes in the order of the ring."""
         order = self._orders.get(start)
         if order is None:
             seen: dict[int, None] = {}

@@ -1,20 +1,20 @@
 """Decisions about moving the replicas of a partition to other nodes.
 
-Today nothing can be moved: a target is what the partition has already, or it is refused. So none is ever in progress.
+Today nothing can be moved: a target equals the current replicas, or is refused. So no reassignment is ever in progress.
 """
 
 from collections.abc import Sequence
 
 from barnabas.core.errors import InvalidReplicaAssignment, InvalidReplicationFactor, NoReassignmentInProgress
 from barnabas.core.metadata.assignments import check_replicas
-from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image, PartitionState
 
 
 def reassign(
     image: Image, topic: str, partition: int, replicas: Sequence[int] | None, *, may_change_factor: bool = True
-) -> Decision[PartitionState]:
-    """Have a partition on these nodes, the first of them its preferred leader; None cancels what is in progress."""
+) -> MetadataDecision[PartitionState]:
+    """Move a partition to these nodes, the first of them its preferred leader; None cancels a reassignment."""
     state = image.get_topic(topic).get_partition(partition)
     if replicas is None:
         raise NoReassignmentInProgress(f"no reassignment of {topic}-{partition} is in progress")
@@ -28,4 +28,4 @@ def reassign(
             f"{topic}-{partition} is on {list(state.replicas)} and cannot be moved to {list(replicas)}: "
             "replicas cannot be moved yet"
         )
-    return Decision([], state)
+    return MetadataDecision([], state)

@@ -1,8 +1,8 @@
 """The records of the metadata log: each says one fact about the cluster, whole, so that the last one counts.
 
 Owns their encoding: msgpack arrays that begin with the number of the type (Kafka's, where it has one). A field is only
-ever added at the end, with a default, so that older records can be read for ever. A type that is not known is
-refused: to pass over a fact would make another state of the same log.
+ever added at the end, with a default, so that older records can always be read. An unknown type is refused: skipping a
+record would yield another state from the same log.
 """
 
 from typing import Final, TypeAlias
@@ -26,18 +26,48 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 NO_LEADER: Final = -1
 
 
+class Endpoint(msgspec.Struct, frozen=True, array_like=True):
+    """The advertised address of one listener of a node."""
+
+    listener: str
+    host: str
+    port: int
+
+
 class NodeRecord(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """A node is part of the cluster. Each start of a node is another incarnation."""
+    """A node is part of the cluster.
+
+    Each start of a node is another incarnation. A fenced node is hidden from clients: it gets no replicas and leads
+    nothing. A leaving node is in a controlled shutdown.
+    """
 
     node_id: int
     host: str
     port: int
     rack: str | None
     incarnation: UUID
+    endpoints: tuple[Endpoint, ...] = ()  # of all its listeners; those of the first are `host` and `port`
+    epoch: int = 0  # of this registration: later ones have higher ones
+    is_fenced: bool = False
+    is_leaving: bool = False
+    directory_id: UUID | None = None  # of its data directory, which outlives incarnations
+    features: tuple[tuple[str, int, int], ...] = ()  # the levels that it knows: name, lowest, highest
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may lead and get replicas."""
+        return not self.is_fenced and not self.is_leaving
+
+    def endpoint(self, listener: str) -> Endpoint:
+        """Where clients of this listener find the node: at its first one if it has none of that name."""
+        for each in self.endpoints:
+            if each.listener == listener:
+                return each
+        return Endpoint(listener, self.host, self.port)
 
 
 class TopicRecord(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """A topic is there; its partitions follow."""
+    """A topic exists; its partitions follow."""
 
     name: str
     topic_id: UUID
@@ -65,32 +95,39 @@ class ConfigRecord(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class RemoveTopicRecord(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """A topic is gone, with its partitions and settings."""
+    """A topic is deleted, with its partitions and settings."""
 
     topic_id: UUID
 
 
+class RemoveNodeRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """A node is no longer part of the cluster."""
+
+    node_id: int
+
+
 class FeatureRecord(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """A feature is used at this level; 0 is not at all."""
+    """A feature is used at this level; 0: disabled."""
 
     name: str
     level: int
 
 
 class ProducerIdsRecord(msgspec.Struct, frozen=True, array_like=True, tag=15):
-    """Producer ids below this one are given out."""
+    """Producer ids below this one are allocated."""
 
     next_producer_id: int
 
 
 class ClusterRecord(msgspec.Struct, frozen=True, array_like=True, tag=100):
-    """What the cluster is called, for ever."""
+    """The id of the cluster, which never changes."""
 
     cluster_id: str
 
 
 MetadataRecord: TypeAlias = (
     NodeRecord
+    | RemoveNodeRecord
     | TopicRecord
     | PartitionRecord
     | ConfigRecord
@@ -110,9 +147,9 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 
 def decode_record(data: bytes) -> MetadataRecord:
-    """The record that these bytes are; refused when they are none, or of a type that is not known."""
+    """Decode a record; refused if the bytes are invalid, or of an unknown type."""
     try:
         record: MetadataRecord = _decoder.decode(data)
     except (msgspec.DecodeError, ValueError) as error:
-        raise InvalidMetadata(f"{len(data)} bytes are no metadata record that this version knows: {error}") from None
+        raise InvalidMetadata(f"{len(data)} bytes are not a metadata record known to this version: {error}") from None
     return record

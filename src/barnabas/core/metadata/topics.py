@@ -1,6 +1,6 @@
 """Decisions about topics: create, delete, grow, configure. Checks and messages are Kafka's.
 
-Settings arrive checked by the caller, who knows what they mean. Settings of a topic go with it.
+Settings are validated by the caller. The settings of a topic are deleted with it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from barnabas.core.metadata.assignments import (
     new_partitions,
     place_partitions,
 )
-from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image, Topic
 from barnabas.core.metadata.names import METADATA_TOPIC, check_partition_names, check_topic_name, unify
 from barnabas.core.metadata.records import (
@@ -41,13 +41,13 @@ NOT_GIVEN: Final = -1  # what a request with assignments has for its counts
 
 
 class NewTopic(msgspec.Struct, frozen=True):
-    """A topic to create: by counts, for which the caller has put in the defaults, or by assignments."""
+    """A topic to create: by counts, with defaults filled in by the caller, or by assignments."""
 
     name: str
     partition_count: int = NOT_GIVEN
     replication_factor: int = NOT_GIVEN
     assignments: Mapping[int, Sequence[int]] | None = None
-    configs: Mapping[str, str] = {}
+    configs: Mapping[str, str | None] = {}
 
 
 class CreatedTopic(msgspec.Struct, frozen=True):
@@ -59,18 +59,20 @@ class CreatedTopic(msgspec.Struct, frozen=True):
     replication_factor: int
 
 
-def create_topic(image: Image, new: NewTopic, *, topic_id: UUID) -> Decision[CreatedTopic]:
-    """Make a topic with its partitions and settings."""
+def create_topic(image: Image, new: NewTopic, *, topic_id: UUID) -> MetadataDecision[CreatedTopic]:
+    """Create a topic with its partitions and settings."""
     _check_new_name(image, new.name)
     places = _places_of(image, new)
     check_partition_names(new.name, len(places))
     records: list[MetadataRecord] = [TopicRecord(new.name, topic_id), *new_partitions(topic_id, 0, places)]
     records += [ConfigRecord(TOPIC_RESOURCE, new.name, name, value) for name, value in new.configs.items()]
-    return Decision(records, CreatedTopic(new.name, topic_id, len(places), len(places[0])))
+    return MetadataDecision(records, CreatedTopic(new.name, topic_id, len(places), len(places[0])))
 
 
-def create_topics(image: Image, new: Sequence[tuple[NewTopic, UUID]]) -> Decision[list[CreatedTopic | BarnabasError]]:
-    """Make many topics, each with its id, in one commit. Each is refused by itself."""
+def create_topics(
+    image: Image, new: Sequence[tuple[NewTopic, UUID]]
+) -> MetadataDecision[list[CreatedTopic | BarnabasError]]:
+    """Create many topics, each with its id, in one commit. Each may be refused separately."""
     records: list[MetadataRecord] = []
     replies: list[CreatedTopic | BarnabasError] = []
     names: dict[str, str] = {}  # of those before, by what metrics make of them
@@ -86,7 +88,7 @@ def create_topics(image: Image, new: Sequence[tuple[NewTopic, UUID]]) -> Decisio
             names[unify(topic.name)] = topic.name
             records += decision.records
             replies.append(decision.reply)
-    return Decision(records, replies)
+    return MetadataDecision(records, replies)
 
 
 def _check_new_name(image: Image, name: str) -> None:
@@ -112,15 +114,15 @@ def _places_of(image: Image, new: NewTopic) -> list[tuple[int, ...]]:
     return check_assignments(image, in_order(new.assignments))
 
 
-def delete_topic(image: Image, name: str) -> Decision[Topic]:
-    """Remove a topic; the reply is what it was."""
+def delete_topic(image: Image, name: str) -> MetadataDecision[Topic]:
+    """Delete a topic; the reply is the deleted topic."""
     topic = image.get_topic(name)
-    return Decision([RemoveTopicRecord(topic.topic_id)], topic)
+    return MetadataDecision([RemoveTopicRecord(topic.topic_id)], topic)
 
 
 def create_partitions(
     image: Image, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None
-) -> Decision[range]:
+) -> MetadataDecision[range]:
     """Give a topic more partitions, `count` in all; the reply is the new ones. `assignments` are for those alone."""
     topic = image.get_topic(name)
     existing = len(topic.partitions)
@@ -143,22 +145,22 @@ def create_partitions(
         )
     else:
         places = check_assignments(image, assignments, replication_factor=topic.replication_factor)
-    return Decision(new_partitions(topic.topic_id, existing, places), range(existing, count))
+    return MetadataDecision(new_partitions(topic.topic_id, existing, places), range(existing, count))
 
 
 def set_configs(
     image: Image, resource_type: int, name: str, changes: Mapping[str, str | None]
-) -> Decision[Mapping[str, str]]:
-    """Set what has a value, remove what has None; the reply is all that is then set. What is so already is not written.
+) -> MetadataDecision[Mapping[str, str]]:
+    """Set settings with a value, remove those with None; the reply is all that are set afterwards.
 
-    Topics and nodes must be there; the name "" stands for all nodes.
+    Unchanged ones are not written. Topics and nodes must exist; the name "" stands for all nodes.
     """
     _check_resource(image, resource_type, name)
     current = image.config_of(resource_type, name)
     changed = {key: value for key, value in changes.items() if current.get(key) != value}
     records = [ConfigRecord(resource_type, name, key, value) for key, value in changed.items()]
     merged = {**current, **changed}
-    return Decision(records, {key: value for key, value in merged.items() if value is not None})
+    return MetadataDecision(records, {key: value for key, value in merged.items() if value is not None})
 
 
 def _check_resource(image: Image, resource_type: int, name: str) -> None:

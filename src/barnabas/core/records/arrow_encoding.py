@@ -1,8 +1,7 @@
 """Arrow columns to record batches, with no Python per record: the way back of `columnar`.
 
 Owns how a batch grows: its records section is written into one buffer behind the room for a header, up to a limit, and
-is compressed and given its header when it is taken. Who sends it, and so its producer and its sequence, are stamped
-on later, without a copy.
+is compressed and given its header when it is taken. The producer and the sequence are set later, without a copy.
 
 Needs the optional dependencies pyarrow and numba. Must not know: sockets, partitions, Spark.
 """
@@ -103,7 +102,7 @@ def headers_column(array: Any) -> HeadersColumn:
 
 @dataclass(slots=True)
 class EncodedBatch:
-    """A batch but for who sends it: `stamp` makes it whole."""
+    """A batch without its producer: `stamp` completes it."""
 
     buffer: memoryview
     record_count: int

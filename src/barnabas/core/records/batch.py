@@ -66,7 +66,7 @@ class Codec(IntEnum):
 
 
 class TimestampType(IntEnum):
-    """Who says when a record happened: its producer, or the log that took it."""
+    """Who sets the timestamp of a record: its producer, or the log."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -134,7 +134,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether `base_timestamp` says from when on tombstones and markers here may go (KIP-534)."""
+        """Whether `base_timestamp` is the time from which tombstones and markers here may be removed (KIP-534)."""
         return self.attributes & _DELETE_HORIZON_BIT != 0
 
     @property
@@ -166,7 +166,7 @@ def attributes_of(
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`, checked for what would make its size or format meaningless.
 
-    The batch's body need not be there; the checksum is not looked at.
+    The batch's body need not be present; the checksum is not verified.
     """
     try:
         header = _new_header(BatchHeader, unpack_header(buffer, position))
@@ -236,7 +236,7 @@ def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Batch
         header = read_header(buffer, position)
         next_position = position + header.size
         if next_position > end:
-            raise CorruptRecord(f"batch at position {position} claims {header.size} bytes, {end - position} are there")
+            raise CorruptRecord(f"batch at position {position} claims {header.size} bytes, {end - position} are left")
         yield position, header
         position = next_position
 
@@ -285,7 +285,7 @@ def assign_offset(
 def stamp_log_append_time(
     buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
 ) -> None:
-    """Mark a batch as timed by the log, and compute its checksum anew."""
+    """Mark a batch as timed by the log, and recompute its checksum."""
     _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_AT, header.attributes | _LOG_APPEND_TIME_BIT)
     _MAX_TIMESTAMP.pack_into(buffer, position + MAX_TIMESTAMP_AT, timestamp_ms)
     seal(buffer, position, header.size)

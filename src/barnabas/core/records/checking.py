@@ -1,17 +1,18 @@
-"""Whether the records of a batch are what its header says, for batches that a log is about to take.
+"""Whether the records of a batch match its header, for batches that are about to be appended.
 
-A checksum says that bytes arrived as they were sent, not that they make sense: a batch of garbage with the right
-checksum would stop every consumer that comes to it, for good. So every length is checked against the bytes that are
-there, the count against the records, and, as this is a new batch, the offset deltas against 0, 1, 2 and so on. What
-passes `check_records` can be read by `record.decode_records`, and by the clients we know.
+A checksum proves that bytes arrived as they were sent, not that they are valid: a batch of garbage with a valid
+checksum would stop every consumer permanently. So every length is checked against the bytes that are there, the count
+against the records, and, as this is a new batch, the offset deltas against 0, 1, 2 and so on. What passes
+`check_records` can be read by `record.decode_records`, and by the clients we know.
 
-Two speeds in plain Python, and `check_kernel` for those who have numba: `check_records` looks at every field, a
-microsecond for each record; `check_framing` at the lengths of all and the fields of a few, a fifth of that.
+Two speeds in plain Python, and `check_kernel` with numba: `check_records` checks every field, a microsecond for each
+record; `check_framing` the lengths of all and the fields of a few, a fifth of that.
 
-Must not know: codecs, files, what becomes of a refused batch.
+Must not know: codecs, files, how a refusal is handled.
 """
 
 import struct
+from functools import lru_cache
 from typing import Final
 
 from barnabas.core.errors import CorruptRecord
@@ -44,7 +45,12 @@ INT64_MAX: Final = 2**63 - 1
 # The attributes of a record are a byte that means nothing yet, which librdkafka and others read as a varint: with the
 # highest bit set they would take what follows for a part of it.
 MAX_ATTRIBUTES: Final = 0x7F
-_peek: Final = struct.Struct(">21xh4xqq14xi").unpack_from  # attributes, base and max timestamp, records
+_peek_header: Final = struct.Struct(">21xh4xqq14xi").unpack_from  # attributes, base and max timestamp, records
+_peek: Final = struct.Struct(">21xh4xqq14xiQ").unpack_from  # and the first eight bytes of the records
+_PEEKED_BYTES: Final = HEADER_SIZE + 8
+_ONE_BYTE: Final = 0x3F  # the largest length that is a varint of one byte
+_TWO_BYTES: Final = 0x1FFF
+_NOT_PLAIN: Final = ~0x10  # whether a batch is in a transaction changes nothing about its records
 _NULL: Final = 1  # a length of -1, as a varint
 _ODD_OR_LONGER: Final = 0x4001
 _SAMPLE: Final = 8  # records at each end of a batch that `check_framing` looks into
@@ -67,9 +73,42 @@ def is_one_plain_record(batch: Buffer) -> bool:
     """A quick yes for what most small batches are: one record without headers, as old as its batch, of less than 8 kB.
     False says nothing: see `check_records`.
     """
-    attributes, base_timestamp, max_timestamp, count = _peek(batch)
-    if count != 1 or attributes or base_timestamp != max_timestamp:
+    size = len(batch)
+    if size < _PEEKED_BYTES:
+        attributes, base_timestamp, max_timestamp, count = _peek_header(batch)
+        other_bits, keyless, begin = 0, 0, -1
+    else:
+        attributes, base_timestamp, max_timestamp, count, begin = _peek(batch)
+        other_bits, keyless = _begin_of_keyless(size)
+    if count != 1 or attributes & _NOT_PLAIN or base_timestamp != max_timestamp:
         return False
+    if begin >> other_bits == keyless:
+        return not batch[-1]  # headers
+    return _are_fields_plain(batch)
+
+
+@lru_cache(maxsize=4096)
+def _begin_of_keyless(batch_size: int) -> tuple[int, int]:
+    """How the records begin in a batch of this size that is one plain record without a key: its size says that.
+
+    As a number, and by how many bits that is shorter than eight bytes.
+    """
+    size = batch_size - HEADER_SIZE
+    length = size - 1 if size <= _ONE_BYTE + 1 else size - 2
+    rest = length - 5  # after attributes, the deltas of timestamp and offset, no key, and before no headers
+    value = rest - 1 if rest <= _ONE_BYTE + 1 else rest - 2
+    if size == _ONE_BYTE + 2 or rest == _ONE_BYTE + 2 or length > _TWO_BYTES:
+        return 0, -1  # nothing has this size, or two bytes do not say it
+    begin = bytes((*_varint(length), 0, 0, 0, _NULL, *_varint(value)))
+    return 64 - 8 * len(begin), int.from_bytes(begin, "big")
+
+
+def _varint(length: int) -> bytes:
+    return bytes((2 * length,)) if length <= _ONE_BYTE else bytes((2 * length & 0x7F | 0x80, length >> 6))
+
+
+def _are_fields_plain(batch: Buffer) -> bool:
+    """Whether those of its first record are, and fill it."""
     at = HEADER_SIZE + 1
     try:
         # Of each length: an odd one is negative, and the highest bit of its second byte says that it goes on.

@@ -131,7 +131,7 @@ def _pick(columns: Iterable[str] | None) -> list[Any]:
 
 
 def _is_outside(header: BatchHeader, start_offset: int, end_offset: int | None) -> bool:
-    """Whether none of the batch is wanted; one whose range makes no sense is never skipped, but refused later."""
+    """Whether none of the batch is wanted; one with an invalid range is never skipped, but refused later."""
     if header.last_offset_delta < 0:
         return False
     return header.last_offset < start_offset or (end_offset is not None and header.base_offset >= end_offset)

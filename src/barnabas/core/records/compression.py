@@ -241,7 +241,7 @@ def _snappy_blocks(data: memoryview) -> Iterator[memoryview]:
         (length,) = _BLOCK_LENGTH.unpack_from(data, position)
         position += _BLOCK_LENGTH.size
         if not 0 < length <= len(data) - position:
-            raise CorruptRecord(f"snappy block claims {length} bytes, {len(data) - position} are there")
+            raise CorruptRecord(f"snappy block claims {length} bytes, {len(data) - position} are left")
         yield data[position : position + length]
         position += length
 

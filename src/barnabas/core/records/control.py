@@ -1,9 +1,9 @@
 """Control batches: the commit and abort markers that end a transaction in a partition's log.
 
-Owns the layout of their single record: the key is a version and a type, the value of a transaction marker a
-version and the epoch of the coordinator that wrote it. A later version only adds fields at the end, so they
-are ignored. Control types that are not transaction markers (the metadata log has its own) are told by their
-type and otherwise left alone; one that is not known reads as `UNKNOWN`, because a reader must step over it.
+Owns the layout of their single record: the key is a version and a type, the value of a transaction marker a version and
+the epoch of the coordinator that wrote it. A later version only adds fields at the end, so they are ignored. Control
+types that are not transaction markers (the metadata log has its own) are identified by their type and not read further;
+an unknown one reads as `UNKNOWN`, because a reader must skip it.
 
 Must not know: the state of transactions, or who may write a marker.
 """

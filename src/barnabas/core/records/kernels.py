@@ -1,8 +1,8 @@
 """The records of a batch, walked at native speed: compiled by numba, holding no interpreter lock.
 
-Owns the index of a batch: one row of `INDEX_WIDTH` 64-bit numbers per record, which says where everything
-lies, so that whoever needs the records (columns, log cleaning) reads no varint itself. Positions count from
-the start of the array the records are in:
+Owns the index of a batch: one row of `INDEX_WIDTH` 64-bit numbers per record, which says where everything is, so that
+users of the records (columns, log cleaning) need not read varints. Positions count from the start of the array the
+records are in:
 
 =================  ===================================================================================
 `START`, `END`     the whole record, its length included: the bytes between can be copied as they are

@@ -230,7 +230,7 @@ def decode_record(
             length, start = read_varint(data, at)
             end = start + length
             if length < MIN_RECORD_SIZE - 1 or end > len(data):
-                raise _bad_record(header, index, f"claims {length} bytes, {len(data) - start} are there")
+                raise _bad_record(header, index, f"claims {length} bytes, {len(data) - start} are left")
             delta = index if is_complete else _read_offset_delta(data, start)
             if delta == wanted:
                 (record,) = _decode_all(data[at:end], header._replace(record_count=1))
@@ -262,7 +262,7 @@ def _decode_all(data: bytes, header: BatchHeader) -> list[Record]:
         length, at = read_varint(data, at)
         end = at + length
         if length < MIN_RECORD_SIZE - 1 or end > size:
-            raise _bad_record(header, index, f"claims {length} bytes, {size - at} are there")
+            raise _bad_record(header, index, f"claims {length} bytes, {size - at} are left")
 
         byte = data[at + 1]  # the attributes come first, and mean nothing yet
         if byte < 0x80:
@@ -382,7 +382,7 @@ def _encode_headers(headers: tuple[Header, ...]) -> bytes:
 def _check_whole(buffer: Buffer, position: int, header: BatchHeader) -> None:
     if position + header.size > len(buffer):
         raise CorruptRecord(
-            f"batch at position {position} claims {header.size} bytes, {len(buffer) - position} are there"
+            f"batch at position {position} claims {header.size} bytes, {len(buffer) - position} are left"
         )
 
 

@@ -1,4 +1,4 @@
-"""Who wrote what to one log: the sequences of idempotent producers and the transactions they have open.
+"""The producers of one log: the sequences of idempotent producers and their open transactions.
 
 Owns the rules that make a retry harmless and a transaction whole: a batch seen before is answered with the
 offset it already has, a gap is refused, an older epoch is fenced, and the first offset of the oldest open
@@ -6,9 +6,9 @@ transaction holds the last stable offset back. `check` decides and changes nothi
 what a replay calls, so that a recovered log arrives at the same state.
 
 What a marker has ended is never repeated: a producer commits only when all of its batches are acknowledged, and has no
-use for them when it aborts. So a batch with the numbers of one that was ended, transactional itself or not, is another
-batch, and would be lost if it were answered with the offset of that one. Where the open transaction starts says which
-are ended; a snapshot says that too.
+use for them when it aborts. So a batch with the sequence numbers of an ended one, transactional itself or not, is a new
+batch, and would be lost if it were answered with the offset of that one. The start of the open transaction shows which
+are ended; a snapshot has it too.
 
 Invariants: the last `REMEMBERED_BATCHES` batches of a producer are ascending in offset, all of its current
 epoch; an open transaction is in `open_transactions` exactly when its producer says so.
@@ -48,7 +48,7 @@ class WrittenBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Producer:
-    """What the log remembers of one producer id."""
+    """The state of one producer id."""
 
     producer_id: int
     epoch: int = NO_PRODUCER_EPOCH
@@ -100,7 +100,7 @@ class ProducerStates:
     def admit(self, header: BatchHeader) -> WrittenBatch | None:
         """The batch that a data batch repeats, if it does; refused when it does not follow.
 
-        What a log asks of every batch of an idempotent producer, so the common answer comes first.
+        Called for every batch of an idempotent producer, so the common case comes first.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
@@ -134,8 +134,8 @@ class ProducerStates:
     def is_in_transaction(self, header: BatchHeader) -> bool:
         """Whether a transactional batch belongs to a transaction that is open here.
 
-        Of any other the coordinator must say whether it may be written (KIP-890): the transaction that it opens here
-        may be over already, and then nobody would end it.
+        Any other must be verified with the coordinator (KIP-890): the transaction that it opens here may already have
+        ended, and then it would never be ended.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
@@ -143,7 +143,7 @@ class ProducerStates:
         return producer.transaction_start is not None and producer.epoch == header.producer_epoch
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
-        """Refuse a producer epoch that was replaced."""
+        """Refuse a fenced producer epoch."""
         producer = self._producers.get(producer_id)
         if producer is not None and epoch < producer.epoch:
             raise InvalidProducerEpoch(
@@ -151,8 +151,8 @@ class ProducerStates:
             )
 
     def check_begins_anew(self, header: BatchHeader) -> None:
-        """Refuse the first batch of a producer when it cannot be its first. For those whose every transaction has an
-        epoch of its own, and so begins at 0: one that comes later means that one before it is still to come.
+        """Refuse the first batch of a producer when it cannot be its first. For producers with a new epoch in each
+        transaction, which starts at sequence 0: any other means that an earlier batch is still in flight.
         """
         if header.base_sequence != 0 and header.producer_id not in self._producers:
             raise OutOfOrderSequence(
@@ -173,12 +173,12 @@ class ProducerStates:
             )
 
     def check_marker(self, header: BatchHeader, marker: Marker, *, version: int = 0) -> bool:
-        """Whether there is anything to end by a marker; False for one that repeats the marker of an ended transaction.
-        Refused when its coordinator or its producer epoch was replaced.
+        """Whether a marker has anything to end; False if it repeats the marker of an ended transaction.
 
-        From transaction `version` 2 on a marker raises the epoch, so one that does not is late, or a repetition. Before
-        that it has the epoch of its transaction, and cannot be told from an earlier one. A log does not say which
-        version it was, so what is asked without one holds in all.
+        Refused if its coordinator or its producer epoch is fenced. From transaction `version` 2 on a marker raises the
+        epoch, so one that does not is late, or a repetition. Before that it has the epoch of its transaction, and
+        cannot be distinguished from an earlier one. A log does not record the version, so without one only the checks
+        common to all apply.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
@@ -235,7 +235,7 @@ class ProducerStates:
         )
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """The first offset that `read_committed` may not see yet for lack of a replicated marker."""
+        """The first offset that `read_committed` may not read yet because its marker is not replicated."""
         if not self.open_transactions and not self._unreplicated:
             return None
         self._unreplicated = [txn for txn in self._unreplicated if txn.last_offset >= high_watermark]
@@ -246,8 +246,8 @@ class ProducerStates:
     def expire(self, *, now_ms: int, idle_ms: int) -> int:
         """Forget producers without an open transaction that were seen to write nothing for `idle_ms`.
 
-        That is counted from one call to the next. The times of their records say nothing of it: who writes records of
-        long ago must be remembered as long as anybody.
+        That is counted from one call to the next. The timestamps of records do not matter: a producer of old timestamps
+        must be remembered as long as any other.
         """
         expired = []
         for producer in self._producers.values():
@@ -309,8 +309,8 @@ class ProducerStates:
 def marker_ends(epoch: int, *, marker_epoch: int, version: int) -> bool:
     """Whether a marker ends a transaction that has `epoch`.
 
-    One that raises the epoch may come when the next transaction of its producer, which has the new epoch, is being
-    asked for: it ends the one before.
+    One that raises the epoch may arrive when the next transaction of its producer, with the new epoch, is being
+    verified: it ends the one before.
     """
     return epoch < marker_epoch or (epoch == marker_epoch and version < _RAISED_EPOCHS_FROM)
 
@@ -354,8 +354,8 @@ def _has_forgotten(producer: Producer, *, is_transactional: bool) -> bool:
 
 
 def _repeatable_from(producer: Producer, *, is_transactional: bool) -> int | None:
-    """Where those batches start that one may repeat; None when there are none. Outside of transactions that is all, but
-    of a producer that had some, whose batches may be aborted ones.
+    """The start of the batches that a producer may repeat; None if there are none. Outside transactions these are all,
+    except for a producer that had transactions, whose batches may be aborted.
     """
     if is_transactional:
         return producer.transaction_start

@@ -1,27 +1,20 @@
-"""What a decision about transactions comes to. The contract with the runtime is `coordination`'s.
+"""Decisions about transactions, and their timer. The contract with the runtime is that of `core.coordination`.
 
-There is no state between two records, as Kafka has one while it appends: a decision counts for the next one at once,
-and its reply is given when the log is durable.
+There is no pending state between two records, as Kafka has one while it appends: a decision is visible to the next one
+at once, and its reply is sent when the log is durable.
 """
 
-from collections.abc import Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from barnabas.core.coordination import TimerChange
+from barnabas.core.coordination import Decision
 from barnabas.core.transactions.records import TransactionEntry
 
-T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+
+TransactionDecision: TypeAlias = Decision[TransactionEntry, T]
 
 
 class TransactionTimer(NamedTuple):
-    """The timer of an ongoing transaction: it has had its time, see `ending.decide_abort_expired`."""
+    """The timer of an ongoing transaction: when it fires, see `ending.decide_abort_expired`."""
 
     transactional_id: str
-
-
-class Decision(NamedTuple, Generic[T_co]):
-    """Records to append and apply as one, and the reply to give when that is done. No records: nothing changes."""
-
-    records: Sequence[TransactionEntry]
-    reply: T_co
-    timers: Sequence[TimerChange] = ()

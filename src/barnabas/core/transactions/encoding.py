@@ -1,8 +1,8 @@
-"""How the transaction log holds its records: Kafka's TransactionLogKey and TransactionLogValue, version 1.
+"""The encoding of the transaction log: Kafka's TransactionLogKey and TransactionLogValue, version 1.
 
-A key is the number of its type, 0, and the transactional id. What Kafka's value has no field for, the epoch before, is
-a tagged field of our own, which Kafka's tools leave out. Logs of earlier versions of Barnabas have keys and values in
-msgpack (`old_encoding`), and are read for ever. The two cannot be confused: a key there begins with 0x92.
+A key is the number of its type, 0, and the transactional id. The previous epoch, for which Kafka's value has no field,
+is our own tagged field, which Kafka's tools ignore. Logs of earlier versions of Barnabas have keys and values in
+msgpack (`old_encoding`), which are still read. The two cannot be confused: a key there begins with 0x92.
 """
 
 from functools import lru_cache
@@ -61,7 +61,7 @@ def encode_value(entry: TransactionEntry) -> bytes | None:
         return None
     is_empty = entry.state is State.EMPTY and not entry.partitions  # Kafka writes null then
     return (
-        _START.pack(VALUE_VERSION, entry.producer_id, entry.epoch, entry.timeout_ms, entry.state)
+        _START.pack(VALUE_VERSION, entry.producer_id, entry.producer_epoch, entry.timeout_ms, entry.state)
         + (_NULL_ARRAY if is_empty else _encode_partitions(entry.partitions))
         + _TIMES.pack(entry.update_ms, entry.start_ms)
         + _encode_tagged(entry)
@@ -87,18 +87,18 @@ def _encode_tagged(record: TransactionRecord) -> bytes:
 
 
 def decode(key: bytes, value: bytes | None) -> TransactionEntry:
-    """The entry that a record of the log is; refused when it is none that this version knows."""
+    """The entry that a record of the log stands for; refused if this version does not know it."""
     if old_encoding.is_old(key):
         return old_encoding.decode(key, value)
     if not key.startswith(TYPE):
-        raise InvalidTransactionRecord(f"{len(key)} bytes are no key of a record of transactions")
+        raise InvalidTransactionRecord(f"{len(key)} bytes are not a key of a record of transactions")
     try:
         transactional_id = _read_key(key)
         if value is None:
             return TransactionTombstone(transactional_id)
         return _read_value(transactional_id, FieldReader(value))
     except BadFields as bad:
-        raise InvalidTransactionRecord(f"no record of transactions: {bad}") from None
+        raise InvalidTransactionRecord(f"not a record of transactions: {bad}") from None
 
 
 def _read_key(key: bytes) -> str:
@@ -109,9 +109,9 @@ def _read_key(key: bytes) -> str:
 
 
 def _read_value(transactional_id: str, reader: FieldReader) -> TransactionRecord:
-    version, producer_id, epoch, timeout_ms, state = reader.numbers(_START)
+    version, producer_id, producer_epoch, timeout_ms, state = reader.numbers(_START)
     if version not in (_PLAIN_VERSION, VALUE_VERSION):
-        raise BadFields(f"version {version} of a value is not known")
+        raise BadFields(f"unknown version {version} of a value")
     is_flexible = version != _PLAIN_VERSION
     partitions = _read_partitions(reader, is_flexible=is_flexible)
     update_ms, start_ms = reader.numbers(_TIMES)
@@ -120,7 +120,7 @@ def _read_value(transactional_id: str, reader: FieldReader) -> TransactionRecord
     return TransactionRecord(
         transactional_id,
         producer_id,
-        epoch,
+        producer_epoch,
         timeout_ms,
         _state_of(state),
         partitions,
@@ -137,7 +137,7 @@ def _state_of(number: int) -> State:
     try:
         return State(number)
     except ValueError:
-        raise BadFields(f"{number} is no state of a transaction that is known here") from None
+        raise BadFields(f"{number} is not a known state of a transaction") from None
 
 
 def _read_partitions(reader: FieldReader, *, is_flexible: bool) -> Partitions:

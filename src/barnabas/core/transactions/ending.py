@@ -1,9 +1,9 @@
-"""The end of a transaction: prepared by a request or the clock, complete when every partition has its marker.
+"""The end of a transaction: prepared by a request or a timeout, complete when every partition has its marker.
 
 The producer is answered as soon as the transaction is prepared, which cannot be undone; its next transaction waits
 until this one is complete.
 
-With version 2 a request is told from its retry by the epoch, which the first one raised:
+With version 2 a request is distinguished from its retry by the epoch, which the first one raised:
 
     | state          | abort, retry      | abort, current | commit, retry     | commit, current |
     | EMPTY          | fenced            | prepared       | fenced            | InvalidTxnState |
@@ -21,10 +21,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from barnabas.core.coordination import SetTimer
+from barnabas.core.coordination import Decision, SetTimer
 from barnabas.core.errors import InvalidTxnState
 from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
-from barnabas.core.transactions.decision import Decision, TransactionTimer
+from barnabas.core.transactions.decision import TransactionDecision, TransactionTimer
 from barnabas.core.transactions.expiring import remaining_ms
 from barnabas.core.transactions.preparing import EPOCH_BUMP, prepare, prepare_without_bump, stop_timer
 from barnabas.core.transactions.producers import (
@@ -53,19 +53,19 @@ NO_ID_RETRY_MS: Final = 1_000
 
 
 class Ended(NamedTuple):
-    """A transaction ends as it was asked to."""
+    """A transaction ends as requested."""
 
     producer_id: int  # what the producer goes on with; -1 below version 2: as it is
-    epoch: int
+    producer_epoch: int
     is_prepared: bool  # markers are to be written; if not, it is complete already, and this was a retry
 
 
 class MarkersDue(NamedTuple):
-    """What a prepared transaction writes to each of its partitions."""
+    """The marker that a prepared transaction writes to each of its partitions."""
 
     transactional_id: str
     producer_id: int
-    epoch: int
+    producer_epoch: int
     is_commit: bool
     version: int
     partitions: tuple[TopicPartition, ...]
@@ -75,21 +75,21 @@ def decide_end(
     transactions: Transactions,
     transactional_id: str,
     producer_id: int,
-    epoch: int,
+    producer_epoch: int,
     *,
     is_commit: bool,
     version: int,
     next_producer_id: int,
     now_ms: int,
-) -> Decision[Ended]:
-    """EndTxn. `next_producer_id` is one that nobody has if `needs_producer_id` says so, else -1."""
+) -> TransactionDecision[Ended]:
+    """EndTxn. `next_producer_id` is a new one if `needs_producer_id` says so, else -1."""
     record = find(transactions, transactional_id)
     if version < EPOCH_BUMP:
-        check_owner(record, producer_id, epoch)
+        check_owner(record, producer_id, producer_epoch)
         return _end_without_bump(record, is_commit=is_commit, now_ms=now_ms)
-    if _is_retry(record, producer_id, epoch):
+    if _is_retry(record, producer_id, producer_epoch):
         return _end_again(record, is_commit=is_commit)
-    check_owner(record, producer_id, epoch)
+    check_owner(record, producer_id, producer_epoch)
     check_not_prepared(record)
     if is_commit and record.state is not State.ONGOING:
         raise _wrong_end(record, is_commit=True)
@@ -97,17 +97,19 @@ def decide_end(
     return Decision([prepared], Ended(*prepared.owner, is_prepared=True), stop_timer(record))
 
 
-def _is_retry(record: TransactionRecord, producer_id: int, epoch: int) -> bool:
+def _is_retry(record: TransactionRecord, producer_id: int, producer_epoch: int) -> bool:
     """Whether this producer ended the last transaction already, at this epoch."""
     if not (record.state.is_prepared or record.state.is_complete):
         return False
-    if record.version < EPOCH_BUMP or record.last_epoch != epoch:
+    if record.version < EPOCH_BUMP or record.last_epoch != producer_epoch:
         return False
-    is_rotated = record.previous_producer_id == producer_id and epoch == LAST_USED_EPOCH and record.epoch == 0
-    return is_rotated or (record.producer_id == producer_id and record.epoch == epoch + 1)
+    is_rotated = (
+        record.previous_producer_id == producer_id and producer_epoch == LAST_USED_EPOCH and record.producer_epoch == 0
+    )
+    return is_rotated or (record.producer_id == producer_id and record.producer_epoch == producer_epoch + 1)
 
 
-def _end_again(record: TransactionRecord, *, is_commit: bool) -> Decision[Ended]:
+def _end_again(record: TransactionRecord, *, is_commit: bool) -> TransactionDecision[Ended]:
     if record.state.is_commit != is_commit:
         raise _wrong_end(record, is_commit=is_commit)
     if record.state.is_prepared:
@@ -115,8 +117,8 @@ def _end_again(record: TransactionRecord, *, is_commit: bool) -> Decision[Ended]
     return Decision([], Ended(*record.owner, is_prepared=False))
 
 
-def _end_without_bump(record: TransactionRecord, *, is_commit: bool, now_ms: int) -> Decision[Ended]:
-    """EndTxn below version 2: a retry cannot be told from a second request, so each end may be asked for again."""
+def _end_without_bump(record: TransactionRecord, *, is_commit: bool, now_ms: int) -> TransactionDecision[Ended]:
+    """EndTxn below version 2: a retry looks like a second request, so each end may be requested again."""
     if record.state is State.ONGOING:
         prepared = prepare_without_bump(record, is_commit=is_commit, now_ms=now_ms)
         reply = Ended(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, is_prepared=True)
@@ -136,9 +138,9 @@ def _wrong_end(record: TransactionRecord, *, is_commit: bool) -> InvalidTxnState
 
 def decide_abort_expired(
     transactions: Transactions, transactional_id: str, *, next_producer_id: int, now_ms: int
-) -> Decision[bool]:
-    """The timer of a transaction fired: abort it, and fence its producer. The reply is whether this prepared it. When
-    it needs a producer id that is not given, it is tried again soon.
+) -> TransactionDecision[bool]:
+    """The timer of a transaction fired: abort it, and fence its producer. The reply is whether this prepared it. If it
+    needs a producer id and has none, it is retried soon.
     """
     record = transactions.get(transactional_id)
     if record is None or record.state is not State.ONGOING:
@@ -151,7 +153,7 @@ def decide_abort_expired(
     return Decision([prepare(record, is_commit=False, next_producer_id=next_producer_id, now_ms=now_ms)], True)
 
 
-def decide_complete(transactions: Transactions, transactional_id: str, *, now_ms: int) -> Decision[bool]:
+def decide_complete(transactions: Transactions, transactional_id: str, *, now_ms: int) -> TransactionDecision[bool]:
     """All markers are written. The reply is whether this completed the transaction."""
     record = transactions.get(transactional_id)
     if record is None or not record.state.is_prepared:
@@ -160,7 +162,7 @@ def decide_complete(transactions: Transactions, transactional_id: str, *, now_ms
         record,
         # The last epoch stays: it is the one that the producer knew before it was told of this owner.
         producer_id=record.owner.producer_id,
-        epoch=record.owner.epoch,
+        producer_epoch=record.owner.producer_epoch,
         state=State.COMPLETE_COMMIT if record.state.is_commit else State.COMPLETE_ABORT,
         partitions=(),
         update_ms=now_ms,
@@ -171,13 +173,13 @@ def decide_complete(transactions: Transactions, transactional_id: str, *, now_ms
 
 
 def markers_due(record: TransactionRecord) -> MarkersDue | None:
-    """What is to be written to the partitions of a prepared transaction; None when it is not prepared."""
+    """The markers to write to the partitions of a prepared transaction; None if it is not prepared."""
     if not record.state.is_prepared:
         return None
     return MarkersDue(
         record.transactional_id,
         record.producer_id,
-        record.epoch,
+        record.producer_epoch,
         record.state.is_commit,
         record.version,
         tuple(record.partition_names()),

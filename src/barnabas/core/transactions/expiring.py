@@ -1,13 +1,15 @@
-"""What time does: transactional ids that nobody uses are forgotten, and transactions that take too long are found."""
+"""Timeouts: transactional ids that are not used expire, and transactions that take too long are found."""
 
-from barnabas.core.coordination import SetTimer, TimerChange
-from barnabas.core.transactions.decision import Decision, TransactionTimer
+from barnabas.core.coordination import Decision, SetTimer, TimerChange
+from barnabas.core.transactions.decision import TransactionDecision, TransactionTimer
 from barnabas.core.transactions.records import State, TransactionRecord, TransactionTombstone
 from barnabas.core.transactions.transactions import Transactions
 
 
-def decide_expiry(transactions: Transactions, *, retention_ms: int, now_ms: int, limit: int = 1000) -> Decision[int]:
-    """Forget ids without a transaction whose last change is `transactional.id.expiration.ms` ago, up to a limit. The
+def decide_expiry(
+    transactions: Transactions, *, retention_ms: int, now_ms: int, limit: int = 1000
+) -> TransactionDecision[int]:
+    """Delete ids without a transaction whose last change is `transactional.id.expiration.ms` ago, up to a limit. The
     reply is their number.
     """
     expired = [

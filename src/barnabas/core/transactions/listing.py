@@ -1,4 +1,4 @@
-"""What an administrator sees of transactions: ListTransactions, DescribeTransactions."""
+"""Administration of transactions: ListTransactions, DescribeTransactions."""
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
@@ -14,7 +14,7 @@ _KNOWN_STATES: Final = frozenset({*(state.label for state in State), "Dead", "Pr
 
 
 def unknown_states(names: Iterable[str]) -> list[str]:
-    """Those of the names that are no state."""
+    """The unknown states among the names."""
     return [name for name in names if name not in _KNOWN_STATES]
 
 
@@ -27,8 +27,8 @@ def list_transactions(
     id_pattern: str | None = None,
     now_ms: int,
 ) -> list[TransactionRecord]:
-    """The transactional ids that every filter lets through, in order. A filter that is empty lets all through; one of
-    nothing but unknown states none. The pattern is RE2's and has to match the whole id.
+    """The transactional ids that match every filter, in order. An empty filter matches all; one of only unknown states
+    none. The pattern is RE2's and has to match the whole id.
     """
     matches = _matcher_of(id_pattern)
     return [
@@ -51,7 +51,7 @@ def _matches_all(_: str) -> bool:
 
 
 def describe(transactions: Transactions, transactional_id: str) -> TransactionRecord:
-    """A transactional id; refused when it is not known."""
+    """A transactional id; refused if it is unknown."""
     check_transactional_id(transactional_id)
     record = transactions.get(transactional_id)
     if record is None:

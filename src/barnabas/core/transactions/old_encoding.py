@@ -1,7 +1,8 @@
-"""How earlier versions of Barnabas wrote the transaction log, which is still read, and rewritten when it is loaded.
+"""The encoding of the transaction log of earlier versions of Barnabas, which is still read, and rewritten when a log is
+loaded.
 
-Key and value are msgpack arrays, the key begins with the number of the type, and the two joined are the record. Of this
-nothing is written any more but keys, to delete what is under them.
+Key and value are msgpack arrays, the key begins with the number of the type, and the two joined are the record. Only
+its keys are still written, to delete old records.
 """
 
 from typing import Final
@@ -33,19 +34,19 @@ def is_old(key: bytes) -> bool:
 
 
 def decode(key: bytes, value: bytes | None) -> TransactionEntry:
-    """The entry that a record of the log is; refused when it is none that this version knows."""
+    """The entry that a record of the log stands for; refused if this version does not know it."""
     if not key.startswith(_KEY_START):
-        raise InvalidTransactionRecord(f"{len(key)} bytes are no key of a record of transactions")
+        raise InvalidTransactionRecord(f"{len(key)} bytes are not a key of a record of transactions")
     if value is None:
         return _decode_tombstone(key)
     if not value or not 0 <= value[0] - _FIXARRAY <= _MAX_VALUE_FIELDS:
-        raise InvalidTransactionRecord(f"{len(value)} bytes are no value of a record of transactions")
+        raise InvalidTransactionRecord(f"{len(value)} bytes are not a value of a record of transactions")
     joined = bytes((key[0] + value[0] - _FIXARRAY,)) + key[1:] + value[1:]
     try:
         return _decoder.decode(joined)
     except (msgspec.DecodeError, ValueError) as error:
         raise InvalidTransactionRecord(
-            f"{len(value)} bytes are no value of a record of transactions: {error}"
+            f"{len(value)} bytes are not a value of a record of transactions: {error}"
         ) from None
 
 
@@ -53,4 +54,4 @@ def _decode_tombstone(key: bytes) -> TransactionTombstone:
     try:
         return TransactionTombstone(_key_decoder.decode(key)[1])
     except (msgspec.DecodeError, ValueError) as error:
-        raise InvalidTransactionRecord(f"{len(key)} bytes are no key of a record of transactions: {error}") from None
+        raise InvalidTransactionRecord(f"{len(key)} bytes are not a key of a record of transactions: {error}") from None

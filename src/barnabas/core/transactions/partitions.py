@@ -1,18 +1,18 @@
-"""The partitions of a transaction: adding them, and asking whether they were added.
+"""The partitions of a transaction: adding them, and verifying that they were added.
 
-A partition is added before anything is written to it, so that its marker is written whatever becomes of the producer.
-Clients of version 2 do not ask for it: the leader of the partition does, when they write to it (KIP-890). For older
-ones it verifies that they have asked.
+A partition is added before anything is written to it, so that its marker is written even if the producer dies. Clients
+of version 2 do not add partitions: the leader of the partition does, when they write to it (KIP-890). For older ones it
+verifies that they did.
 """
 
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from barnabas.core.coordination import SetTimer
+from barnabas.core.coordination import Decision, SetTimer
 from barnabas.core.errors import BarnabasError, TransactionAbortable
 from barnabas.core.model import TopicPartition
-from barnabas.core.transactions.decision import Decision, TransactionTimer
+from barnabas.core.transactions.decision import TransactionDecision, TransactionTimer
 from barnabas.core.transactions.preparing import EPOCH_BUMP
 from barnabas.core.transactions.producers import check_not_prepared, check_owner, find
 from barnabas.core.transactions.records import State, TransactionRecord
@@ -23,15 +23,15 @@ def decide_add(
     transactions: Transactions,
     transactional_id: str,
     producer_id: int,
-    epoch: int,
+    producer_epoch: int,
     partitions: Sequence[TopicPartition],
     *,
     version: int,
     now_ms: int,
-) -> Decision[None]:
+) -> TransactionDecision[None]:
     """AddPartitionsToTxn and AddOffsetsToTxn: the first of a transaction begins it."""
     record = find(transactions, transactional_id)
-    check_owner(record, producer_id, epoch)
+    check_owner(record, producer_id, producer_epoch)
     check_not_prepared(record)
     is_ongoing = record.state is State.ONGOING
     if is_ongoing and record.has_partitions(partitions):
@@ -60,12 +60,15 @@ def verify(
     transactions: Transactions,
     transactional_id: str,
     producer_id: int,
-    epoch: int,
+    producer_epoch: int,
     partitions: Iterable[TopicPartition],
 ) -> dict[TopicPartition, BarnabasError | None]:
-    """Whether each partition is part of the transaction; None when it is. Raises what refuses the whole."""
+    """Verify that each partition is part of the transaction: None if it is, else the refusal.
+
+    Raises refusals of the whole request.
+    """
     record = find(transactions, transactional_id)
-    check_owner(record, producer_id, epoch)
+    check_owner(record, producer_id, producer_epoch)
     check_not_prepared(record)
     return {
         partition: None

@@ -1,8 +1,8 @@
-"""The step to a prepared transaction, which a request to end it, a new producer and the clock all take.
+"""The step to a prepared transaction, taken by a request to end it, a new producer or a timeout.
 
-With version 2 the epoch rises by one: the markers carry the new epoch, so that nothing that is still on its way under
-the old one can be taken for a part of the next transaction (KIP-890). When the epochs of the id are used up, the
-producer goes on under `next_producer_id` once the transaction is complete.
+With version 2 the epoch rises by one: the markers carry the new epoch, so that nothing still in flight under the old
+one can become part of the next transaction (KIP-890). When the epochs of the id are used up, the producer continues
+under `next_producer_id` once the transaction is complete.
 """
 
 from typing import Final
@@ -21,16 +21,16 @@ EPOCH_BUMP: Final = 2
 
 
 def prepare(record: TransactionRecord, *, is_commit: bool, next_producer_id: int, now_ms: int) -> TransactionRecord:
-    """The transaction is to end in this way, and its producer goes on at the next epoch."""
-    if not is_exhausted(record.epoch):
+    """Prepare the end of the transaction; its producer continues at the next epoch."""
+    if not is_exhausted(record.producer_epoch):
         next_producer_id = NO_PRODUCER_ID
     elif next_producer_id == NO_PRODUCER_ID:
-        raise ConcurrentTransactions(f"a new producer id for '{record.transactional_id}' is not at hand yet")
+        raise ConcurrentTransactions(f"a new producer id for '{record.transactional_id}' is not available yet")
     return msgspec.structs.replace(
         record,
         state=State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT,
-        epoch=min(record.epoch + 1, MAX_EPOCH),
-        last_epoch=record.epoch,
+        producer_epoch=min(record.producer_epoch + 1, MAX_EPOCH),
+        last_epoch=record.producer_epoch,
         previous_producer_id=record.producer_id,
         next_producer_id=next_producer_id,
         # An abort may come before anything was begun, when a producer does not know whether it was.
@@ -41,7 +41,7 @@ def prepare(record: TransactionRecord, *, is_commit: bool, next_producer_id: int
 
 
 def prepare_without_bump(record: TransactionRecord, *, is_commit: bool, now_ms: int) -> TransactionRecord:
-    """The transaction is to end in this way, and its producer goes on as it is."""
+    """Prepare the end of the transaction; its producer continues at the same epoch."""
     return msgspec.structs.replace(
         record,
         state=State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT,
@@ -52,5 +52,5 @@ def prepare_without_bump(record: TransactionRecord, *, is_commit: bool, now_ms: 
 
 
 def stop_timer(record: TransactionRecord) -> list[CancelTimer]:
-    """What its end does to the timer of a transaction."""
+    """Cancel the timer of a transaction that ends."""
     return [CancelTimer(TransactionTimer(record.transactional_id))] if record.state is State.ONGOING else []

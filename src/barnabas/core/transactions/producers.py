@@ -1,7 +1,7 @@
-"""Which producer may speak for a transactional id, and how far its epochs go.
+"""Which producer owns a transactional id, and when its epochs are exhausted.
 
 A producer is refused by its id first, then by its epoch, as in Kafka. Between the end of a transaction and its last
-marker it is the next owner that counts: it is told to try again, anyone else is refused for good.
+marker the next owner counts: it is told to retry, any other is refused.
 """
 
 from typing import Final
@@ -15,15 +15,15 @@ MAX_EPOCH: Final = 2**15 - 1
 LAST_USED_EPOCH: Final = MAX_EPOCH - 1
 
 
-def is_exhausted(epoch: int) -> bool:
-    """Whether a producer at this epoch can only go on under a new id."""
-    return epoch >= LAST_USED_EPOCH
+def is_exhausted(producer_epoch: int) -> bool:
+    """Whether a producer at this epoch can continue only under a new id."""
+    return producer_epoch >= LAST_USED_EPOCH
 
 
 def needs_producer_id(transactions: Transactions, transactional_id: str) -> bool:
-    """Whether ending a transaction now takes a fresh producer id. One that is given and not needed is left unused."""
+    """Whether ending a transaction now needs a new producer id. An id that is not needed is left unused."""
     record = transactions.get(transactional_id)
-    return record is not None and not record.state.is_prepared and is_exhausted(record.epoch)
+    return record is not None and not record.state.is_prepared and is_exhausted(record.producer_epoch)
 
 
 def check_transactional_id(transactional_id: str) -> None:
@@ -32,7 +32,7 @@ def check_transactional_id(transactional_id: str) -> None:
 
 
 def find(transactions: Transactions, transactional_id: str) -> TransactionRecord:
-    """What is known of a transactional id; refused when it is nothing."""
+    """The record of a transactional id; refused if there is none."""
     check_transactional_id(transactional_id)
     record = transactions.get(transactional_id)
     if record is None:
@@ -40,21 +40,22 @@ def find(transactions: Transactions, transactional_id: str) -> TransactionRecord
     return record
 
 
-def check_owner(record: TransactionRecord, producer_id: int, epoch: int) -> None:
+def check_owner(record: TransactionRecord, producer_id: int, producer_epoch: int) -> None:
     """Refuse all but the current producer of a transactional id."""
     owner = record.owner
     if producer_id != owner.producer_id:
         raise InvalidProducerIdMapping(
-            f"producer {producer_id} is not that of transactional id '{record.transactional_id}'"
+            f"producer {producer_id} does not own transactional id '{record.transactional_id}'"
         )
-    if epoch != owner.epoch:
+    if producer_epoch != owner.producer_epoch:
         raise ProducerFenced(
-            f"producer {producer_id} of '{record.transactional_id}' is at epoch {owner.epoch}, not at {epoch}"
+            f"producer {producer_id} of '{record.transactional_id}' is at epoch {owner.producer_epoch}, "
+            f"not at {producer_epoch}"
         )
 
 
 def check_not_prepared(record: TransactionRecord) -> None:
-    """Refuse, for now, what has to wait for the end of the transaction before."""
+    """Refuse, with a retriable error, while the previous transaction is ending."""
     if record.state.is_prepared:
         raise still_ending(record)
 

@@ -1,4 +1,4 @@
-"""The records of the transaction log: what is kept of each transactional id when its coordinator moves.
+"""The records of the transaction log: the durable state of each transactional id.
 
 The log is compacted: the key is the transactional id, the last value of a key counts, and no value is a tombstone. How
 they are written is in `encoding`. Their own order of fields is that of the old encoding in msgpack (`old_encoding`): a
@@ -15,7 +15,7 @@ from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP,
 
 
 class State(IntEnum):
-    """Where a transactional id stands; Kafka's numbers."""
+    """The state of a transactional id, with Kafka's numbers."""
 
     EMPTY = 0  # a producer has the id, and has begun nothing
     ONGOING = 1
@@ -26,7 +26,7 @@ class State(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name that clients read."""
+        """The name that clients see."""
         return self.name.title().replace("_", "")
 
     @property
@@ -43,11 +43,14 @@ class State(IntEnum):
         return self in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
 
 
-class Producer(NamedTuple):
-    """A producer as brokers tell it apart: its id, and the epoch that replaces all lower ones."""
+class Owner(NamedTuple):
+    """The identity of a producer: its id, and the epoch that fences all lower ones."""
 
     producer_id: int
-    epoch: int
+    producer_epoch: int
+
+    def __str__(self) -> str:
+        return f"producer {self.producer_id} at epoch {self.producer_epoch}"
 
 
 class TransactionRecord(msgspec.Struct, frozen=True, array_like=True, tag=0):
@@ -55,7 +58,7 @@ class TransactionRecord(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
     transactional_id: str
     producer_id: int
-    epoch: int
+    producer_epoch: int
     timeout_ms: int
     state: State
     partitions: tuple[tuple[str, tuple[int, ...]], ...] = ()  # by topic; both in order
@@ -67,11 +70,11 @@ class TransactionRecord(msgspec.Struct, frozen=True, array_like=True, tag=0):
     version: int = 0  # 2: the epoch rises with the end of each transaction (KIP-890)
 
     @property
-    def owner(self) -> Producer:
-        """The producer that may begin the next transaction: of a prepared one, that which was told of its end."""
+    def owner(self) -> Owner:
+        """The producer that may begin the next transaction: of a prepared one, that which its end was answered to."""
         if self.next_producer_id != NO_PRODUCER_ID:
-            return Producer(self.next_producer_id, 0)
-        return Producer(self.producer_id, self.epoch)
+            return Owner(self.next_producer_id, 0)
+        return Owner(self.producer_id, self.producer_epoch)
 
     def partition_names(self) -> Iterator[TopicPartition]:
         """The partitions of the transaction, in order."""
@@ -84,7 +87,7 @@ class TransactionRecord(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
 
 class TransactionTombstone(NamedTuple):
-    """Nothing more is known of a transactional id."""
+    """A transactional id is deleted."""
 
     transactional_id: str
 

@@ -1,7 +1,7 @@
-"""All transactional ids of one partition of the transaction log: what is replicated of them.
+"""The replicated state of all transactional ids of one partition of the transaction log.
 
 Owns that state; only `apply` changes it, one entry at a time, live and in a replay. The log is compacted, so each entry
-is taken by itself, and a tombstone of what is not there changes nothing.
+is applied on its own, and a tombstone of an unknown id changes nothing.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from barnabas.core.transactions.records import TransactionEntry, TransactionReco
 
 @dataclass(slots=True)
 class Transactions:
-    """The transactional ids as the log has them. Read what you like, change it through `apply` alone."""
+    """The transactional ids as of the log. Reading is free; only `apply` may change them."""
 
     by_id: dict[str, TransactionRecord] = field(default_factory=dict)
 
@@ -20,7 +20,7 @@ class Transactions:
         return self.by_id.get(transactional_id)
 
     def apply(self, entry: TransactionEntry) -> None:
-        """Take one entry of the log."""
+        """Apply one entry of the log."""
         if isinstance(entry, TransactionTombstone):
             self.by_id.pop(entry.transactional_id, None)
         else:

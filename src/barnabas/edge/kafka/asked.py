@@ -1,25 +1,20 @@
-"""What a handler is told about a request beside its content."""
+"""The context of a request, for its handler: version and session."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from barnabas.services.broker import Broker
+from barnabas.services.session import Session
 from barnabas.wire.responses import Values
 
 
 class Asked(NamedTuple):
-    """Who asked, and in which version."""
+    """The version of a request, and its session."""
 
     version: int
-    client_id: str | None
-    peer: tuple[str, int]
-    local: tuple[str, int]
-
-    @property
-    def client_host(self) -> str:
-        """Where the client is, as groups are told, in the words of Java."""
-        return f"/{self.peer[0]}"
+    session: Session
 
 
-# A handler takes a request's kio entity and returns the fields of its response: see wire.responses.
+# A handler takes a request's kio entity and returns the fields of its response: see wire.responses. The throttle time
+# is not for it to say: `server` does, for all.
 Handle = Callable[[Broker, Any, Asked], Awaitable[Values]]

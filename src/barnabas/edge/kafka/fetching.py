@@ -1,161 +1,180 @@
-"""Fetch, versions 4 to 18: long polls, sessions, and records that go to the socket as they lie on disk.
+"""Fetch, versions 4 to 18: translates a frame into a round of the service, and its result into an answer.
 
-A request is looked at at once. When there is enough to give, or nothing to wait for, it is answered; else it parks on
-its partitions and is looked at again when one of them grows, until `max_wait` is over. Only sizes are looked at until
-then: nothing is read twice.
-
-A fetch of many partitions goes another way, in turns with everything else: `fetching_in_turns`.
+Waiting, limits and sessions are those of the service (`services.fetch_round`). Records are sent as they are on disk. A
+request for many partitions is read and answered in turns with everything else, as it is taken
+(`services.fetch_in_turns`).
 
 Differs from Kafka: no followers and no preferred read replicas yet; a fetch by a replica id is refused.
 """
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Final
+from uuid import UUID
 
 from barnabas.core.errors import BarnabasError
-from barnabas.edge.kafka.fetching_in_turns import FetchInTurns
-from barnabas.edge.kafka.one_fetch import OneFetch, encode
+from barnabas.core.fetched import FetchRequest
 from barnabas.runtime.connections import Answer, Connection, Slot, Work
-from barnabas.runtime.partition import Partition
+from barnabas.runtime.letting_go import let_go, let_go_flat
+from barnabas.runtime.turns import finish, in_turns
 from barnabas.services.broker import Broker
-from barnabas.services.fetch import Wanted
-from barnabas.services.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionKey, Session
-from barnabas.services.syncing import SYNC_WAIT_S
-from barnabas.wire.fetch import TOPIC_IDS_FROM
-from barnabas.wire.fetch_request import FetchRequest, read_fetch
-from barnabas.wire.frame import RequestHeader
+from barnabas.services.fetch import Found
+from barnabas.services.fetch_in_turns import FetchInTurns
+from barnabas.services.fetch_round import FetchRound, FetchRounds
+from barnabas.services.fetch_sessions import NO_SESSION
+from barnabas.services.session import Session
+from barnabas.wire.fetch import FetchedPartition, FetchedTopic, write_fetch, write_fetch_in_steps
+from barnabas.wire.fetch_request import read_fetch, read_fetch_in_steps
+from barnabas.wire.frame import RequestHeader, answer_head
 
 LONG_REQUEST_BYTES: Final = 4096
 """A longer one is read in turns: it has more than a hundred partitions, or is about to."""
 
-MAX_PARTITIONS_AT_ONCE: Final = 128
-"""Of a session whose fetches are looked at in one turn."""
+TOPICS_PER_TURN: Final = 250
+
+Waiting = Callable[[Slot], None]  # puts the answer into the slot when there is one
 
 
 class Fetching:
     """Handles Fetch requests."""
 
     def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+        self._rounds = FetchRounds(
+            broker.fetch,
+            broker.fetch_sessions,
+            broker.served,
+            broker.access,
+            max_bytes=broker.config.fetch_max_bytes,
+        )
 
     def handle(
-        self, header: RequestHeader, frame: memoryview, connection: Connection
-    ) -> "Answer | Work | Callable[[Slot], None]":
-        """An answer, the work of reading one, or a poll that parks."""
+        self, header: RequestHeader, frame: memoryview, connection: Connection, session: Session
+    ) -> "Answer | Work | Waiting":
+        """An answer, the work of reading one, or a long poll that waits."""
         if len(frame) > LONG_REQUEST_BYTES:
-            return FetchInTurns(self.broker, header, frame, connection)
+            reading = read_fetch_in_steps(frame, header.body_at, len(frame), header.version)
+            return self._take_turns(header, reading, connection, session)
         request = read_fetch(frame, header.body_at, len(frame), header.version)
-        session_id = request.session_id
-        if session_id and self.broker.fetch_sessions.size_of(session_id) > MAX_PARTITIONS_AT_ONCE:
-            return FetchInTurns(self.broker, header, frame, connection)
+        if self._rounds.takes_turns(request):
+            return self._take_turns(header, _read_already(request), connection, session)
         try:
-            fetch = self._begin(header, request, connection)
+            begun = self._rounds.begin(session, request, connection)
         except BarnabasError as error:
-            return encode(header, [], error_code=error.kafka_code)
-        fetch.look()
-        if fetch.must_wait or fetch.note_unsynced():
-            return LongPoll(fetch, max_wait_s=request.max_wait_ms / 1000)
-        return fetch.answer()
+            return _encode_refusal(header, session, error)
+        if begun.is_ready:
+            return _answer(header, session, begun)
+        return partial(_answer_when_ready, header, session, begun)
 
-    def _begin(self, header: RequestHeader, request: FetchRequest, connection: Connection) -> "OneFetch":
-        wanted = _read_wanted(request)
-        session, is_incremental = self._session(header, request, wanted)
-        if is_incremental:
-            assert session is not None
-            wanted = {key: each.wanted for key, each in session.partitions.items()}
-        return OneFetch(self.broker, header, request, wanted, session, connection, is_incremental=is_incremental)
-
-    def _session(
-        self, header: RequestHeader, request: FetchRequest, wanted: dict[PartitionKey, Wanted]
-    ) -> tuple[Session | None, bool]:
-        """The session of a request, and whether it is one that goes on."""
-        session_id, epoch = request.session_id, request.session_epoch
-        sessions = self.broker.fetch_sessions
-        now_s = asyncio.get_running_loop().time()
-        uses_ids = header.version >= TOPIC_IDS_FROM
-        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            sessions.end(session_id)
-            if epoch == FINAL_EPOCH:
-                return None, False
-            return sessions.begin(wanted, uses_topic_ids=uses_ids, now_s=now_s), False
-        forgotten = [
-            PartitionKey(topic, partition) for topic, partitions in request.forgotten for partition in partitions
-        ]
-        session = sessions.go_on(session_id, epoch, wanted, forgotten, uses_topic_ids=uses_ids, now_s=now_s)
-        return session, True
+    def _take_turns(
+        self,
+        header: RequestHeader,
+        reading: Generator[None, None, FetchRequest],
+        connection: Connection,
+        session: Session,
+    ) -> Waiting:
+        taking = FetchInTurns(self._rounds, session, connection)
+        return partial(_answer_in_turns, header, session, reading, taking)
 
 
-class LongPoll:
-    """A fetch that waits for its partitions to grow. Called with its slot, it answers into it.
-
-    One whose time is over with nothing found waits a little longer when its partitions have records that are being
-    synced (`services.syncing`): whoever was told that they are written is to find them, however little it waits.
-    """
-
-    __slots__ = ("_deadline", "_fetch", "_is_done", "_is_overdue", "_is_scheduled", "_slot", "_timer")
-
-    def __init__(self, fetch: OneFetch, *, max_wait_s: float) -> None:
-        self._fetch = fetch
-        self._slot: Slot | None = None
-        self._is_done = self._is_scheduled = self._is_overdue = False
-        self._deadline = asyncio.get_running_loop().time() + max_wait_s
-        self._timer: asyncio.TimerHandle | None = None
-
-    def __call__(self, slot: Slot) -> None:
-        loop = asyncio.get_running_loop()
-        self._slot = slot
-        self._timer = loop.call_at(self._deadline, self._on_time)
-        slot.on_close, slot.on_hurry = self.cancel, self._finish
-        self._park()
-
-    def _park(self) -> None:
-        for partition in self._fetch.partitions.values():
-            partition.wait_for_growth(self)
-
-    def note_growth(self, _: Partition) -> None:
-        """A partition has more; look once for all that grew in this turn of the loop."""
-        if not self._is_scheduled and not self._is_done:
-            self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._look_again)
-
-    def _look_again(self) -> None:
-        self._is_scheduled = False
-        if self._is_done:
-            return
-        self._fetch.look()
-        if self._fetch.awaits_sync if self._is_overdue else self._fetch.must_wait:
-            self._park()
-        else:
-            self._finish()
-
-    def _on_time(self) -> None:
-        """What the client wanted to wait is over."""
-        if self._is_overdue or not self._fetch.note_unsynced():
-            self._finish()
-            return
-        self._is_overdue = True
-        self._timer = asyncio.get_running_loop().call_later(SYNC_WAIT_S, self._on_time)
-
-    def cancel(self) -> None:
-        """Nobody waits for the answer any more."""
-        self._is_done = True
-        if self._timer is not None:
-            self._timer.cancel()
-        for partition in self._fetch.partitions.values():
-            partition.stop_waiting(self)
-
-    def _finish(self) -> None:
-        if self._is_done:
-            return
-        self.cancel()
-        assert self._slot is not None
-        self._slot.continue_with(self._fetch.answer())
+def _answer_when_ready(header: RequestHeader, session: Session, begun: FetchRound, slot: Slot) -> None:
+    poll = begun.call_when_ready(lambda: slot.continue_with(_answer(header, session, begun)))
+    slot.on_close, slot.on_hurry = poll.cancel, poll.hurry
 
 
-def _read_wanted(request: FetchRequest) -> dict[PartitionKey, Wanted]:
-    return {
-        PartitionKey(topic, partition): Wanted(offset, max_bytes, epoch, last_epoch)
-        for topic, partitions in request.topics
-        for partition, epoch, offset, last_epoch, max_bytes in partitions
-    }
+def _answer(header: RequestHeader, session: Session, begun: FetchRound) -> "Answer | Work":
+    """The answer, or the work of reading it from the disk."""
+    if begun.read_now():
+        return _encode(header, session, begun)
+    return _read_and_encode(header, session, begun)
+
+
+async def _read_and_encode(header: RequestHeader, session: Session, begun: FetchRound) -> Answer:
+    await begun.read()
+    return _encode(header, session, begun)
+
+
+def _encode(header: RequestHeader, session: Session, begun: FetchRound) -> Answer:
+    told: dict[str | UUID, list[FetchedPartition]] = {}
+    for key, found in begun.found.items():
+        if begun.is_told(key, found):
+            told.setdefault(key.topic, []).append(_fetched(key.partition, found))
+    topics = [_as_topic(name, each) for name, each in told.items()]
+    body = write_fetch(header.version, topics, session_id=begun.session_id, throttle_ms=session.throttle_ms)
+    return [answer_head(header, sum(map(len, body))), *body]
+
+
+def _encode_refusal(header: RequestHeader, session: Session, error: BarnabasError) -> Answer:
+    """The answer to a request whose session is refused."""
+    body = write_fetch(
+        header.version, [], error_code=error.kafka_code, session_id=NO_SESSION, throttle_ms=session.throttle_ms
+    )
+    return [answer_head(header, sum(map(len, body))), *body]
+
+
+# In turns
+
+
+def _read_already(request: FetchRequest) -> Generator[None, None, FetchRequest]:
+    yield
+    return request
+
+
+def _answer_in_turns(
+    header: RequestHeader,
+    session: Session,
+    reading: Generator[None, None, FetchRequest],
+    taking: FetchInTurns,
+    slot: Slot,
+) -> None:
+    slot.on_hurry = taking.hurry  # when its client is gone it is cancelled
+    slot.continue_with(_take(header, session, reading, taking))
+
+
+async def _take(
+    header: RequestHeader, session: Session, reading: Generator[None, None, FetchRequest], taking: FetchInTurns
+) -> Answer:
+    request = await finish(reading)
+    try:
+        begun = await taking.begin(request)
+    except BarnabasError as error:
+        return _encode_refusal(header, session, error)
+    let_go_flat(request.topics)
+    del request  # the round has what it needs of it
+    try:
+        await taking.finish(begun)
+        return await _encode_in_turns(header, session, begun)
+    finally:
+        let_go_flat(begun.wanted, begun.found)
+
+
+async def _encode_in_turns(header: RequestHeader, session: Session, begun: FetchRound) -> Answer:
+    told: dict[str | UUID, list[FetchedPartition]] = {}
+    async for key, found in in_turns(begun.found.items()):
+        if begun.is_told(key, found):
+            told.setdefault(key.topic, []).append(_fetched(key.partition, found))
+    topics = [_as_topic(name, each) async for name, each in in_turns(told.items(), per_turn=TOPICS_PER_TURN)]
+    steps = write_fetch_in_steps(header.version, topics, session_id=begun.session_id, throttle_ms=session.throttle_ms)
+    body = await finish(steps)
+    let_go(topics)
+    return [answer_head(header, sum(map(len, body))), *body]
+
+
+def _as_topic(name: str | UUID, partitions: list[FetchedPartition]) -> FetchedTopic:
+    return FetchedTopic(name, None, partitions) if isinstance(name, str) else FetchedTopic(None, name, partitions)
+
+
+def _fetched(partition: int, found: Found | BarnabasError) -> FetchedPartition:
+    error = found if isinstance(found, BarnabasError) else found.error
+    if error is not None:
+        return FetchedPartition(partition, error.kafka_code)
+    assert isinstance(found, Found)
+    return FetchedPartition(
+        partition,
+        0,
+        found.high_watermark,
+        found.last_stable_offset,
+        found.log_start_offset,
+        aborted=found.aborted,
+        records=found.records,
+        diverging_epoch=found.diverging,
+    )

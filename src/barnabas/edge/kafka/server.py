@@ -1,6 +1,6 @@
 """The Kafka edge: takes frames from connections, finds the handler, and puts the answer in a frame.
 
-Produce and Fetch, which carry the data, have their own ways; everything else goes through its schema. A long request is
+Produce and Fetch, which carry the data, have their own path; everything else goes through its schema. A long request is
 read, and a long answer written, in turns with everything else.
 """
 
@@ -9,11 +9,15 @@ from typing import Any, Final
 
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.fetching import Fetching
-from barnabas.edge.kafka.handlers import HANDLERS, api_versions
+from barnabas.edge.kafka.handlers import api_versions
 from barnabas.edge.kafka.producing import Producing
+from barnabas.edge.kafka.registry import HANDLERS, SERVED
 from barnabas.runtime.connections import Answer, Connection
+from barnabas.runtime.letting_go import let_go
+from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.turns import finish
 from barnabas.services.broker import Broker
+from barnabas.services.session import Session
 from barnabas.wire.apis import API_VERSIONS, FETCH, PRODUCE
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.frame import RequestHeader, answer_head, read_request_header
@@ -21,44 +25,81 @@ from barnabas.wire.requests import read_request, read_request_in_steps
 from barnabas.wire.responses import write_response_in_steps
 
 LONG_REQUEST_BYTES: Final = 2048
-"""A longer one is not read before others had their turn."""
+"""A longer request is not read before others had their turn."""
 
 MAX_REQUEST_BYTES: Final = 32 * 1024 * 1024
-"""Of a request that has no records. It is copied before it is read, in one go."""
+"""The longest request without records. It is copied before it is read."""
 
 
 class KafkaServer:
-    """Handles the frames of all Kafka connections of a node."""
+    """Serves all Kafka connections of a node."""
 
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._producing = Producing(broker)
-        self._fetching = Fetching(broker)
+        self.broker = broker
+        self.producing = Producing(broker)
+        self.fetching = Fetching(broker)
+        self.requests = [0] * (max(SERVED) + 1)
+        """The number of requests of each API, by key."""
+
+    def report(self, metrics: Metrics) -> None:
+        """Name what is counted here."""
+        metrics.counters("requests_total", "Requests of the Kafka protocol, by API.", "api", self._requests_by_name)
+
+    def _requests_by_name(self) -> dict[str, int]:
+        return {served.api.name: self.requests[key] for key, served in sorted(SERVED.items())}
+
+    def accept(self, connection: Connection) -> "KafkaClient":
+        """See `runtime.connections.Edge`."""
+        return KafkaClient(self, connection)
+
+
+class KafkaClient:
+    """Handles the frames of one connection."""
+
+    __slots__ = ("_broker", "_connection", "_fetching", "_producing", "_requests", "session")
+
+    def __init__(self, server: KafkaServer, connection: Connection) -> None:
+        self._broker = server.broker
+        self._producing = server.producing
+        self._fetching = server.fetching
+        self._requests = server.requests
+        self._connection = connection
+        self.session = Session(listener=connection.listener, peer=connection.peer, local=connection.local)
 
     def may_overlap(self, frame: memoryview) -> bool:
         """Produces may: they are appended without waiting for each other's acknowledgement."""
         return len(frame) >= 2 and frame[0] == 0 and frame[1] == PRODUCE.key
 
-    def handle(self, frame: memoryview, connection: Connection) -> Any:
+    def handle(self, frame: memoryview) -> Any:
         """See `runtime.connections.Handler`."""
-        header = read_request_header(frame, 0, len(frame))
+        header = read_request_header(frame, 0, len(frame), SERVED)
+        session = self.session
+        session.client_id = header.client_id
+        self._requests[header.api.key] += 1
         if header.api is PRODUCE:
-            return self._producing.handle(header, frame)
+            return self._producing.handle(header, frame, session)
         if len(frame) > MAX_REQUEST_BYTES:
-            raise MalformedRequest(f"{header.api.name} has {len(frame)} bytes; at most {MAX_REQUEST_BYTES} are taken")
-        if header.api is API_VERSIONS and not API_VERSIONS.serves(header.version):
+            raise MalformedRequest(f"{header.api.name} has {len(frame)} bytes; the maximum is {MAX_REQUEST_BYTES}")
+        if header.api is API_VERSIONS and header.version not in SERVED[API_VERSIONS.key].versions:
             return api_versions.answer_unknown_version(header)
         if header.api is FETCH:
-            return self._fetching.handle(header, frame, connection)
-        asked = Asked(header.version, header.client_id, connection.peer, connection.local)
+            return self._fetching.handle(header, frame, self._connection, session)
+        asked = Asked(header.version, session)
         if len(frame) > LONG_REQUEST_BYTES:
             return self._answer_long(header, read_request_in_steps(header, frame, len(frame)), asked)
         return self._answer(header, read_request(header, frame, len(frame)), asked)
 
     async def _answer_long(self, header: RequestHeader, steps: Generator[None, None, Any], asked: Asked) -> Answer:
-        return await self._answer(header, await finish(steps), asked)
+        request = await finish(steps)
+        try:
+            return await self._answer(header, request, asked)
+        finally:
+            let_go(request)
 
     async def _answer(self, header: RequestHeader, request: Any, asked: Asked) -> Answer:
-        values = await HANDLERS[header.api](self._broker, request, asked)
+        values = await HANDLERS[header.api.key](self._broker, request, asked)
+        values = {**values, "throttle_time": asked.session.throttle_ms}  # written where the schema has the field
         body = await finish(write_response_in_steps(header.api.key, header.version, values))
+        if len(body) > LONG_REQUEST_BYTES:
+            let_go(request, values)
         return [answer_head(header, len(body)), body]

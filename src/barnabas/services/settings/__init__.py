@@ -1,52 +1,52 @@
-"""Settings: decided (`topic_config`, `group_config`), altered (`alter`), described (`describe`, `reference`).
+"""Settings: the catalogue, resolution, altering, describing and documenting.
 
-The names and their meaning are in `services.catalogue`, the broker's own in `services.broker_config`, those of groups
-in `group_config`. The settings of client metrics, once there, are a catalogue of their own beside those.
+`catalogue` lists the settings: names, types, defaults and meaning. `broker_config` and `topic_config` hold the values,
+`resolution` determines the effective ones for a broker, a topic or a group, and `live_config` follows changes while the
+node runs. `alter` and `describe` work on the settings of one thing, `resources` finds that thing in the metadata and
+records the change, and `loggers` sets levels of log lines. `reference` writes docs/configuration.md. `internal_topics`
+has the rules for the broker's own topics.
 """
 
-from barnabas.services.catalogue.setting import InvalidSetting, Setting, SettingType
-from barnabas.services.catalogue.topic_settings import TOPIC_SETTINGS
 from barnabas.services.settings.alter import (
+    AlterOperation,
     Change,
-    Operation,
     alter_broker,
+    alter_group,
     alter_incrementally,
     alter_topic,
     check_broker_settings,
+    check_thread_counts,
     overlaid,
+    replace_group,
     replace_topic,
 )
+from barnabas.services.settings.catalogue.group_settings import GROUP_SETTINGS
+from barnabas.services.settings.catalogue.setting import InvalidSetting, Setting, SettingType
+from barnabas.services.settings.catalogue.topic_settings import TOPIC_SETTINGS
 from barnabas.services.settings.describe import (
+    ConfigSource,
     DescribedSetting,
-    Source,
     Synonym,
     describe_broker,
     describe_broker_defaults,
     describe_group,
     describe_topic,
 )
-from barnabas.services.settings.group_config import GROUP_SETTINGS, alter_group, replace_group
-from barnabas.services.settings.topic_config import (
-    DeliverySemantics,
-    RecordValidation,
-    TopicConfig,
-    check_topic_settings,
-    resolve_topic,
-    topic_setting,
-)
+from barnabas.services.settings.resolution import check_topic_settings, resolve_topic, topic_setting
+from barnabas.services.settings.topic_config import DeliverySemantics, RecordValidation, TopicConfig
 
 __all__ = [
     "GROUP_SETTINGS",
     "TOPIC_SETTINGS",
+    "AlterOperation",
     "Change",
+    "ConfigSource",
     "DeliverySemantics",
     "DescribedSetting",
     "InvalidSetting",
-    "Operation",
     "RecordValidation",
     "Setting",
     "SettingType",
-    "Source",
     "Synonym",
     "TopicConfig",
     "alter_broker",
@@ -54,6 +54,7 @@ __all__ = [
     "alter_incrementally",
     "alter_topic",
     "check_broker_settings",
+    "check_thread_counts",
     "check_topic_settings",
     "describe_broker",
     "describe_broker_defaults",

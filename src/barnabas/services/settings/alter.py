@@ -1,21 +1,33 @@
 """Altering settings: single changes to what is set, as IncrementalAlterConfigs asks for them.
 
-What comes out is what is to be recorded: the new text of each setting that changes, or None where it is no longer set.
+The result is what to record: the new text of each setting that changes, or None if it is no longer set.
 """
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from typing import Final
 
 import msgspec
 
 from barnabas.core.errors import InvalidConfig, InvalidRequest
-from barnabas.services.broker_config import BROKER_SETTINGS, BrokerConfig, topic_defaults_of
-from barnabas.services.catalogue.setting import InvalidSetting, Setting, SettingType, unknown_setting
-from barnabas.services.catalogue.topic_settings import TOPIC_DEFAULT_SETTINGS, TOPIC_SETTINGS
-from barnabas.services.settings.topic_config import check_topic_settings
+from barnabas.services.settings.broker_config import BROKER_SETTINGS, BrokerConfig
+from barnabas.services.settings.catalogue.group_settings import GROUP_SETTINGS, GroupSettings
+from barnabas.services.settings.catalogue.setting import InvalidSetting, Setting, SettingType, unknown_setting
+from barnabas.services.settings.catalogue.topic_defaults import TOPIC_DEFAULT_SETTINGS, topic_defaults_of
+from barnabas.services.settings.catalogue.topic_settings import TOPIC_SETTINGS
+from barnabas.services.settings.resolution import check_group, check_topic_settings
+
+THREAD_COUNTS: Final = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
 
 
-class Operation(IntEnum):
+class AlterOperation(IntEnum):
     """What to do with a setting, numbered as in an IncrementalAlterConfigs request."""
 
     SET = 0
@@ -28,20 +40,20 @@ class Change(msgspec.Struct, frozen=True):
     """One change of one setting."""
 
     name: str
-    operation: Operation
+    operation: AlterOperation
     value: str | None = None
 
 
 def alter_incrementally(
     current: Mapping[str, str], changes: Iterable[Change], *, settings: Mapping[str, Setting] = TOPIC_SETTINGS
 ) -> dict[str, str | None]:
-    """What changes; None is no longer set. The outcome is not checked yet: `alter_topic` does both."""
+    """The changes; None: no longer set. The result is not validated here: `alter_topic` does both."""
     changed: dict[str, str | None] = {}
     for change in changes:
         if change.name in changed:
             raise InvalidRequest(f"{change.name} is changed twice by one request")
-        if change.value is None and change.operation is not Operation.DELETE:
-            raise InvalidRequest(f"{change.name} cannot be null; delete it to leave it to the default")
+        if change.value is None and change.operation is not AlterOperation.DELETE:
+            raise InvalidRequest(f"{change.name} cannot be null; delete it to use the default")
         changed[change.name] = _altered(current.get(change.name), change, settings.get(change.name))
     return {name: text for name, text in changed.items() if text != current.get(name)}
 
@@ -49,7 +61,7 @@ def alter_incrementally(
 def alter_topic(
     current: Mapping[str, str], changes: Iterable[Change], broker: BrokerConfig | None = None
 ) -> dict[str, str | None]:
-    """What changes of a topic's overrides, if it may have the outcome."""
+    """The changes to a topic's overrides; refused if the result is invalid."""
     changed = alter_incrementally(current, changes)
     check_topic_settings(overlaid(current, changed), broker)
     return changed
@@ -58,24 +70,42 @@ def alter_topic(
 def replace_topic(
     current: Mapping[str, str], wanted: Mapping[str, str | None], broker: BrokerConfig | None = None
 ) -> dict[str, str | None]:
-    """What changes of a topic's overrides if these are to be all of them (AlterConfigs)."""
+    """The changes to a topic's overrides that replace all of them (AlterConfigs)."""
     nulls = sorted(name for name, text in wanted.items() if text is None)
     if nulls:
-        raise InvalidRequest(f"settings cannot be null: {', '.join(nulls)}; leave out what the broker shall decide")
+        raise InvalidRequest(f"settings cannot be null: {', '.join(nulls)}; omit them to use the broker's default")
     texts = check_topic_settings(wanted, broker)
     dropped = [name for name in current if name not in texts]
     return {name: text for name, text in texts.items() if text != current.get(name)} | dict.fromkeys(dropped)
 
 
+def alter_group(current: Mapping[str, str], changes: Iterable[Change], broker: GroupSettings) -> dict[str, str | None]:
+    """The changes to a group's overrides; refused if the result is invalid."""
+    changed = alter_incrementally(current, changes, settings=GROUP_SETTINGS)
+    check_group(overlaid(current, changed), broker)
+    return changed
+
+
+def replace_group(
+    current: Mapping[str, str], wanted: Mapping[str, str | None], broker: GroupSettings
+) -> dict[str, str | None]:
+    """The changes to a group's overrides that replace all of them (AlterConfigs)."""
+    nulls = sorted(name for name, text in wanted.items() if text is None)
+    if nulls:
+        raise InvalidRequest(f"settings cannot be null: {', '.join(nulls)}; omit them to use the broker's default")
+    check_group({name: text for name, text in wanted.items() if text is not None}, broker)
+    return {**dict.fromkeys(current), **wanted}
+
+
 def alter_broker(current: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str | None]:
-    """What changes of the settings altered while brokers run, if they can be."""
+    """The changes to dynamic broker settings; refused if they cannot be altered."""
     changed = alter_incrementally(current, changes, settings={**BROKER_SETTINGS, **TOPIC_DEFAULT_SETTINGS})
     check_broker_settings(overlaid(current, changed))
     return changed
 
 
 def check_broker_settings(overrides: Mapping[str, str]) -> None:
-    """Refuse what cannot be altered while a broker runs, and values that its settings do not take."""
+    """Refuse settings that are not dynamic, and invalid values."""
     fixed: list[str] = []
     for name, text in overrides.items():
         setting = TOPIC_DEFAULT_SETTINGS.get(name) or BROKER_SETTINGS.get(name)
@@ -93,22 +123,36 @@ def check_broker_settings(overrides: Mapping[str, str]) -> None:
     check_topic_settings(topic_defaults_of(overrides))
 
 
+def check_thread_counts(before: BrokerConfig, after: BrokerConfig, altered: Mapping[str, str]) -> None:
+    """Refuse a number of threads less than half, or more than double, the current one: Kafka's rule."""
+    for name in THREAD_COUNTS:
+        if name not in altered:
+            continue
+        was, wanted = before.value_of(name), after.value_of(name)
+        assert isinstance(was, int)
+        assert isinstance(wanted, int)
+        if not was // 2 <= wanted <= was * 2:
+            raise InvalidRequest(
+                f"{name} cannot go from {was} to {wanted} at once: allowed is from half to double the current value"
+            )
+
+
 def overlaid(current: Mapping[str, str], changed: Mapping[str, str | None]) -> dict[str, str]:
-    """What is set once the changes are made."""
+    """The settings after the changes."""
     return {name: text for name, text in {**current, **changed}.items() if text is not None}
 
 
 def _altered(current: str | None, change: Change, setting: Setting | None) -> str | None:
-    if change.operation is Operation.SET:
+    if change.operation is AlterOperation.SET:
         return change.value
-    if change.operation is Operation.DELETE:
+    if change.operation is AlterOperation.DELETE:
         return None
     if setting is None or setting.kind is not SettingType.LIST:
         raise InvalidConfig(f"{change.name} is not a list: nothing can be appended to it or subtracted from it")
     # A list that is not set is taken to be the catalogue's default, not the broker's, as in Kafka.
     parts = _parts(setting.default if current is None else current)
     given = _parts(change.value)
-    if change.operation is Operation.APPEND:
+    if change.operation is AlterOperation.APPEND:
         return ",".join(dict.fromkeys(parts + given))
     return ",".join(part for part in parts if part not in given)
 

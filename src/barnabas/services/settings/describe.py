@@ -1,7 +1,7 @@
-"""Describing settings: each with its value, where that comes from, and what it would be otherwise.
+"""Describing settings: each with its value, its source, and its synonyms.
 
-A synonym is one more place where the value could come from. They stand in the order in which they count, so that the
-first is where the value does come from; Kafka's order, and Kafka's gaps (see `_broker_synonyms`).
+A synonym is another place where the value could be set. They are in order of precedence, so that the first is where the
+value comes from; Kafka's order, and Kafka's gaps (see `_broker_synonyms`).
 """
 
 from collections.abc import Mapping
@@ -10,14 +10,16 @@ from typing import Final
 
 import msgspec
 
-from barnabas.services.broker_config import ALIASES, BROKER_SETTINGS, BrokerConfig, rivals, topic_defaults_of
-from barnabas.services.catalogue.setting import Setting, SettingType, value_text
-from barnabas.services.catalogue.topic_settings import TOPIC_DEFAULT_SETTINGS, TOPIC_SETTINGS
-from barnabas.services.group_settings import bounds_of
-from barnabas.services.settings.group_config import GROUP_SETTINGS, field_of, resolve_group
+from barnabas.services.settings.broker_config import BROKER_SETTINGS, BrokerConfig
+from barnabas.services.settings.broker_names import ALIASES, rivals
+from barnabas.services.settings.catalogue.group_settings import GROUP_SETTINGS
+from barnabas.services.settings.catalogue.setting import Setting, SettingType, value_text
+from barnabas.services.settings.catalogue.topic_defaults import TOPIC_DEFAULT_SETTINGS, topic_defaults_of
+from barnabas.services.settings.catalogue.topic_settings import TOPIC_SETTINGS
+from barnabas.services.settings.resolution import group_field, resolve_group
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a value comes from, numbered as in a DescribeConfigs response."""
 
     DYNAMIC_TOPIC = 1
@@ -35,7 +37,7 @@ class Synonym(msgspec.Struct, frozen=True):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
 class DescribedSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +45,7 @@ class DescribedSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     is_sensitive: bool
     is_read_only: bool
     synonyms: list[Synonym]
@@ -62,7 +64,10 @@ def describe_topic(
     dynamic: Mapping[str, str] = _NOTHING,
     dynamic_default: Mapping[str, str] = _NOTHING,
 ) -> list[DescribedSetting]:
-    """All settings of a topic. `dynamic` and `dynamic_default` are what was altered for this broker and for all."""
+    """All settings of a topic.
+
+    `dynamic` and `dynamic_default` are the dynamic settings of this broker and of all brokers.
+    """
     defaults = {**broker.topic_defaults, **topic_defaults_of({**dynamic_default, **dynamic})}
     described = []
     for name, setting in TOPIC_SETTINGS.items():
@@ -73,7 +78,7 @@ def describe_topic(
             synonyms = _broker_synonyms(setting.broker_name, broker, dynamic=dynamic, dynamic_default=dynamic_default)
         value = _as_parsed(setting, overrides.get(name, defaults.get(name, setting.default)))
         if name in overrides:
-            synonyms.insert(0, Synonym(name, value, Source.DYNAMIC_TOPIC))
+            synonyms.insert(0, Synonym(name, value, ConfigSource.DYNAMIC_TOPIC))
         described.append(_described(setting, value, synonyms, is_read_only=False))
     return described
 
@@ -85,21 +90,21 @@ def describe_group(
     dynamic: Mapping[str, str] = _NOTHING,
     dynamic_default: Mapping[str, str] = _NOTHING,
 ) -> list[DescribedSetting]:
-    """All settings of a consumer group, with the values that it goes by."""
-    in_use = resolve_group(overrides, bounds_of(broker))
+    """All settings of a consumer group, with their effective values."""
+    in_use = resolve_group(overrides, broker.groups.bounds())
     altered = {**dynamic_default, **dynamic}
     described = []
     for name, setting in GROUP_SETTINGS.items():
         if setting.broker_name is None:
-            synonyms = [Synonym(name, setting.default, Source.DEFAULT)]
+            synonyms = [Synonym(name, setting.default, ConfigSource.DEFAULT)]
         else:
             synonyms = _broker_synonyms(setting.broker_name, broker, dynamic=dynamic, dynamic_default=dynamic_default)
         value = setting.default
         if setting.broker_name is not None:
-            value = altered.get(setting.broker_name, value_text(getattr(broker, setting.broker_name.replace(".", "_"))))
+            value = altered.get(setting.broker_name, value_text(broker.value_of(setting.broker_name)))
         if name in overrides:
-            value = value_text(in_use.get(field_of(name), setting.parse(overrides[name])))
-            synonyms.insert(0, Synonym(name, value, Source.GROUP))
+            value = value_text(in_use.get(group_field(name), setting.parse(overrides[name])))
+            synonyms.insert(0, Synonym(name, value, ConfigSource.GROUP))
         described.append(_described(setting, value, synonyms, is_read_only=False))
     return described
 
@@ -110,7 +115,7 @@ def describe_broker(
     dynamic: Mapping[str, str] = _NOTHING,
     dynamic_default: Mapping[str, str] = _NOTHING,
 ) -> list[DescribedSetting]:
-    """All settings of a broker, the defaults of its topics among them."""
+    """All settings of a broker, including the defaults of its topics."""
     altered = {**dynamic_default, **dynamic}
     effective = broker.with_dynamic(altered) if altered else broker
     texts = {**broker.given, **altered}
@@ -118,7 +123,7 @@ def describe_broker(
     for name, setting in _ALL_BROKER_SETTINGS.items():
         synonyms = _broker_synonyms(name, broker, dynamic=dynamic, dynamic_default=dynamic_default)
         if name in BROKER_SETTINGS:
-            value = value_text(getattr(effective, name.replace(".", "_"))) or None
+            value = value_text(effective.value_of(name)) or None
         else:
             value = _as_parsed(setting, texts.get(name, setting.default))
         described.append(_described(setting, value, synonyms, is_read_only=setting.is_read_only))
@@ -126,10 +131,10 @@ def describe_broker(
 
 
 def describe_broker_defaults(dynamic_default: Mapping[str, str]) -> list[DescribedSetting]:
-    """What was altered for all brokers (the broker resource without a name)."""
+    """The dynamic settings of all brokers (the broker resource without a name)."""
     return [
         _described(
-            setting, text, [Synonym(name, text, Source.DYNAMIC_DEFAULT_BROKER)], is_read_only=setting.is_read_only
+            setting, text, [Synonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)], is_read_only=setting.is_read_only
         )
         for name, text in sorted(dynamic_default.items())
         if (setting := _ALL_BROKER_SETTINGS.get(name)) is not None
@@ -142,10 +147,10 @@ def _broker_synonyms(
     names = [rival for rival in rivals(name) if rival in _ALL_BROKER_SETTINGS or rival in broker.given]
     defaults = {rival: text for rival in names if (text := _default_text(rival)) is not None}
     places = (
-        (dynamic, Source.DYNAMIC_BROKER),
-        (dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
-        (broker.given, Source.STATIC_BROKER),
-        (defaults, Source.DEFAULT),
+        (dynamic, ConfigSource.DYNAMIC_BROKER),
+        (dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (broker.given, ConfigSource.STATIC_BROKER),
+        (defaults, ConfigSource.DEFAULT),
     )
     found = [Synonym(rival, texts[rival], source) for texts, source in places for rival in names if rival in texts]
     if name in ALIASES:
@@ -166,7 +171,7 @@ def _default_text(name: str) -> str | None:
 
 
 def _described(setting: Setting, value: str | None, synonyms: list[Synonym], *, is_read_only: bool) -> DescribedSetting:
-    source = synonyms[0].source if synonyms else Source.DEFAULT
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
     if setting.is_sensitive:
         value = None
         synonyms = [Synonym(synonym.name, None, synonym.source) for synonym in synonyms]

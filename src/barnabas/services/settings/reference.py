@@ -3,16 +3,17 @@
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.services.broker_config import ALIASES, BROKER_SETTINGS
-from barnabas.services.catalogue.not_ours import known_names
-from barnabas.services.catalogue.setting import BrokerName, Setting
-from barnabas.services.catalogue.topic_settings import TOPIC_SETTINGS
-from barnabas.services.settings.group_config import GROUP_SETTINGS
+from barnabas.services.settings.broker_config import BROKER_SETTINGS
+from barnabas.services.settings.broker_names import ALIASES
+from barnabas.services.settings.catalogue.group_settings import GROUP_SETTINGS
+from barnabas.services.settings.catalogue.not_ours import known_names
+from barnabas.services.settings.catalogue.setting import BrokerName, Setting
+from barnabas.services.settings.catalogue.topic_settings import TOPIC_SETTINGS
 
 _HEAD: Final = """\
 # Configuration
 
-<!-- Written by `make docs` from the code. Do not edit this page: edit the catalogue in src/barnabas/services. -->
+<!-- Written by `make docs` from the code. Do not edit this page: edit src/barnabas/services/settings. -->
 
 Names, types and defaults are Kafka's, except where the text says "Barnabas only" and for `flush.policy`: an
 acknowledged write is on disk here. A broker's setting can be given, the first of these counting most,
@@ -22,22 +23,22 @@ acknowledged write is on disk here. A broker's setting can be given, the first o
 3. in a file: TOML (`log.retention.ms = 3600000`, or tables, in a file ending in `.toml`), or a Java properties file
    such as Kafka's `server.properties` (any other ending).
 
-An unknown name is refused. A topic's setting is given when it is created, and altered while it is used. Where a topic
-does not set it, the broker's setting named beside it decides; of several, the first that is set.
+An unknown name is refused. A topic's settings are given when the topic is created, and can be altered at any time.
+Where a topic does not set one, the broker's setting named beside it applies; of several, the first that is set.
 """
 
 _GROUPS: Final = """\
-For consumer groups (KIP-848), altered while they are used, or before. They are held to the bounds that the broker sets
-(`group.consumer.min.session.timeout.ms` and so on), and where a group does not set one, the broker's own counts.
+For consumer groups (KIP-848), altered while they are used, or before. Values must lie within the bounds that the broker
+sets (`group.consumer.min.session.timeout.ms` and so on). Where a group does not set one, the broker's own applies.
 """
 
 _TAIL: Final = """\
 ## Names of Kafka without a meaning here
 
-Accepted and passed over, so that Kafka's own files start; the log names those it finds. Where one promises
+Accepted and ignored, so that Kafka's own files can be used; the log names those it finds. Where one promises
 protection (`authorizer.class.name`, `super.users`, quotas, policies, tiered storage) only the value that asks for none
-is passed over, and `ssl.*`, `sasl.*`, `delegation.token.*` and `listener.name.*` are refused. `zookeeper.*` and
-`confluent.*` are passed over. The listeners named in `controller.listener.names` are left out.
+is ignored, and `ssl.*`, `sasl.*`, `delegation.token.*` and `listener.name.*` are refused. `zookeeper.*` and
+`confluent.*` are ignored. The listeners named in `controller.listener.names` are left out.
 """
 
 
@@ -81,7 +82,7 @@ def _group_row(setting: Setting) -> tuple[str, ...]:
 
 def _broker_row(setting: Setting) -> tuple[str, ...]:
     doc = setting.doc if setting.has_effect else f"{setting.doc} No effect yet."
-    doc = doc if setting.is_read_only else f"{doc} Can be altered while it runs."
+    doc = doc if setting.is_read_only else f"{doc} Can be altered on a running broker."
     older = f" ({ALIASES[setting.name]})" if setting.name in ALIASES else ""
     return (f"`{setting.name}`{older}", _default(setting), setting.allowed, doc)
 

@@ -18,7 +18,7 @@ _LONGEST_ERROR: Final = 300
 
 
 def avro_decoder(schema: str, *, confluent: bool) -> Callable[["Column"], "Column"]:
-    """A column function: bytes into a struct of the fields, with an error that is null if all went well."""
+    """A column function: bytes into a struct of the fields, with an error that is null on success."""
     from pyspark.sql import functions
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import StringType, StructField

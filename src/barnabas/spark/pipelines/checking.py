@@ -1,6 +1,6 @@
-"""The rules of a pipeline that types cannot say: names that must exist, choices that exclude each other.
+"""The rules of a pipeline that types cannot express: names that must exist, choices that exclude each other.
 
-Needs no Spark: whatever Spark alone can tell (SQL, DDL schemas, columns) is found when the pipeline is compiled.
+Needs no Spark: what only Spark can check (SQL, DDL schemas, columns) is checked when the pipeline is compiled.
 """
 
 import re
@@ -38,7 +38,7 @@ _KEYS_OF_OPTIONS: Final = {
 
 
 def check_document(document: Document) -> PipelineModel:
-    """The pipeline that a document describes; raises `PipelineError` with all that is wrong with it."""
+    """The pipeline that a document describes; raises `PipelineError` with all problems."""
     problems = find_misfits(document, PipelineModel)
     if problems:
         raise PipelineError(_in_order(problems))

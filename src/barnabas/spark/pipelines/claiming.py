@@ -1,4 +1,4 @@
-"""A pipeline runs once at a time: whoever runs it holds a lock on a file beside its checkpoints.
+"""A pipeline runs once at a time: a run holds a lock on a file beside its checkpoints.
 
 The lock is the system's (`flock`), so it ends with the process that holds it, however that ends, and what the file says
 (who that is) is for people only. Where the checkpoint is not on this machine there is no such lock: there Spark ends
@@ -39,7 +39,7 @@ class Claim:
             self._file = _lock(self._folder, self._name)
 
     def begin(self) -> None:
-        """Take it for a run. There is one run at a time, of this object too."""
+        """Take the claim for a run. There is one run at a time, also of this object."""
         if self._is_running:
             raise PipelineRunning(_running(self._name, f"{socket.gethostname()} {os.getpid()}"))
         self.take()
@@ -47,7 +47,7 @@ class Claim:
         _running_claims.add(self)
 
     def release(self) -> None:
-        """Give it back; the file stays, for two who remove and make it could both have it."""
+        """Release the claim; the file stays, since two processes that remove and create it could both hold the lock."""
         self._is_running = False
         _running_claims.discard(self)
         if self._file is not None:
@@ -77,7 +77,7 @@ def _lock(folder: Path, name: str) -> IO[str]:
 
 
 def _running(name: str, holder: str) -> str:
-    """Who has it, in words; between taking the lock and saying so, the file is empty for a moment."""
+    """The holder, in words; the file is empty for a moment after the lock is taken."""
     host, _, pid = holder.strip().partition(" ")
     if not pid:
         who = ""
@@ -85,4 +85,4 @@ def _running(name: str, holder: str) -> str:
         who = f" (pid {pid} on {host})"
     else:
         who = " (in this process)" if pid == str(os.getpid()) else f" (pid {pid})"
-    return f"pipeline {name} is running already{who}: stop that one first, or give this one a checkpoint of its own"
+    return f"pipeline {name} is already running{who}: stop that one first, or give this one its own checkpoint"

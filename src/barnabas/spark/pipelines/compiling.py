@@ -1,7 +1,7 @@
 """A pipeline as plain Structured Streaming: frames, and how each is written.
 
-Each sink is a query of its own with views of its own, in a session of its own: so each has its own checkpoint and its
-own consumer group, and none waits for another. Nothing is run here.
+Each sink is a separate query with its own views, in its own session: so each has its own checkpoint and its own
+consumer group, and none waits for another. Nothing is run here.
 """
 
 import os
@@ -67,7 +67,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a pipeline does not say of itself: where its file is, and where brokers are if it names none."""
+    """The context of a pipeline: where its file is, and the brokers if it names none."""
 
     document: Document
     base: Path
@@ -85,7 +85,7 @@ def surroundings_of(document: Document, model: PipelineModel) -> Surroundings:
 
 
 def dead_letters_of(model: PipelineModel) -> DeadLetters | None:
-    """Where bad records go: into a topic named for the pipeline if it does not say. None if nothing can be bad."""
+    """Where bad records go: by default into a topic named after the pipeline. None if nothing is parsed."""
     clauses = [each.parse for each in (*model.sources, *model.steps) if not isinstance(each, _UNPARSED)]
     if not any(clause is not None and (clause.format != "raw" or clause.checks) for clause in clauses):
         return None
@@ -98,7 +98,7 @@ _UNPARSED = (FilesSource, TableSource, JdbcSource)
 
 
 def group_of(source: TopicSource, query: str, count: int) -> str | None:
-    """The consumer group by which a query says how far it is; one for each query."""
+    """The consumer group that shows the progress of a query; one for each query."""
     if source.group is None or count == 1:
         return source.group
     return f"{source.group}.{query}"
@@ -143,7 +143,7 @@ def _compile_sink(model: PipelineModel, surroundings: Surroundings, spark: "Spar
 
 
 def _refuse_mode(frame: "DataFrame", mode: str) -> None:
-    """What Spark would refuse when the query is started; over Connect only then."""
+    """Refuse an output mode that Spark would refuse when the query is started, over Connect only then."""
     session: Any = frame.sparkSession
     if is_connected(session) or session.conf.get(_MODE_CHECK, "true") != "true":
         return
@@ -303,7 +303,7 @@ class _Views:
 
 @contextmanager
 def _placed(surroundings: Surroundings, path: DocumentPath) -> "Iterator[None]":
-    """Refusals of Spark and of ours, with the place in the file of what caused them."""
+    """Add the place in the file to refusals of Spark and of ours."""
     from pyspark.errors import PySparkException
 
     try:
@@ -333,5 +333,5 @@ def _problem_of(error: Exception, document: Document, path: DocumentPath) -> Pro
 
 
 def _reason_of(error: Exception) -> str:
-    """What an error says, without the plan and the stack that Spark adds."""
+    """The message of an error, without the plan and the stack that Spark adds."""
     return reason_of(str(getattr(error, "desc", None) or error)) if str(error).strip() else type(error).__name__

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from barnabas.spark.pipelines.problems import Path, PipelineError, Position, Problem
+from barnabas.spark.pipelines.problems import FilePosition, Path, PipelineError, Problem
 
 MAX_BYTES: Final = 1_000_000
 _MAX_DEPTH: Final = 64
@@ -17,12 +17,12 @@ _MAX_DEPTH: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a file says. `keys` has the places of keys, `values` those of values."""
+    """The contents of a file. `keys` has the places of keys, `values` those of values."""
 
     value: Any
     file: str | None
-    keys: dict[Path, Position]
-    values: dict[Path, Position]
+    keys: dict[Path, FilePosition]
+    values: dict[Path, FilePosition]
     texts: dict[Path, "_Source"] = field(default_factory=dict)
 
     def problem(
@@ -44,7 +44,7 @@ class Document:
 
 
 def parse_document(text: str, file: str | None = None) -> Document:
-    """The document in a text; raises `PipelineError` if it is no YAML."""
+    """The document in a text; raises `PipelineError` if it is not YAML."""
     if len(text) > MAX_BYTES:
         raise PipelineError([Problem(f"longer than {MAX_BYTES:,} characters", file=file)])
     try:
@@ -73,10 +73,10 @@ class _Source:
 
     value: str
     written: str
-    start: Position
+    start: FilePosition
 
-    def position(self, line: int, column: int) -> Position | None:
-        """The place in the file of a place in the text; None if the two cannot be brought together."""
+    def position(self, line: int, column: int) -> FilePosition | None:
+        """The place in the file of a place in the text; None if it cannot be determined."""
         lines = self.value.splitlines(keepends=True)
         index = sum(map(len, lines[: line - 1])) + column - 1
         at = 0
@@ -90,7 +90,7 @@ class _Source:
         before = self.written[: max(at - 1, 0)]
         newlines = before.count("\n")
         column_at = len(before) - before.rfind("\n") if newlines else self.start.column + len(before)
-        return Position(self.start.line + newlines, column_at)
+        return FilePosition(self.start.line + newlines, column_at)
 
     def _skip_spaces(self, at: int) -> int:
         while at < len(self.written) and self.written[at].isspace():
@@ -121,8 +121,8 @@ class _Reader:
         self._file = file
         self._text = text
         self.texts: dict[Path, _Source] = {}
-        self.keys: dict[Path, Position] = {}
-        self.values: dict[Path, Position] = {}
+        self.keys: dict[Path, FilePosition] = {}
+        self.values: dict[Path, FilePosition] = {}
         self.problems: list[Problem] = []
 
     def read(self, node: yaml.Node, path: Path) -> Any:
@@ -172,18 +172,18 @@ class _Reader:
         start = _position(node.start_mark)
         if node.style in ("|", ">"):  # what it says begins on the next line
             written = written.partition("\n")[2]
-            start = Position(start.line + 1, 1)
+            start = FilePosition(start.line + 1, 1)
         elif node.style in ('"', "'"):
             written = written[1:]
-            start = Position(start.line, start.column + 1)
+            start = FilePosition(start.line, start.column + 1)
         return _Source(value, written, start)
 
     def _note(self, node: yaml.Node, path: Path, message: str) -> None:
         self.problems.append(Problem(message, path, _position(node.start_mark), self._file))
 
 
-def _position(mark: yaml.Mark) -> Position:
-    return Position(mark.line + 1, mark.column + 1)
+def _position(mark: yaml.Mark) -> FilePosition:
+    return FilePosition(mark.line + 1, mark.column + 1)
 
 
 def _syntax_problem(error: yaml.MarkedYAMLError, file: str | None) -> Problem:

@@ -1,8 +1,8 @@
-"""Consumer groups of a mirrored topic, kept in step in the cluster it is mirrored into: a group goes on there.
+"""Consumer groups of a mirrored topic, synchronized to the cluster it is mirrored into: a group can continue there.
 
 What a group has committed in the source is translated and committed for the group of the same name in the target,
 again and again while the mirror runs, and once more when it has ended. There a group is only ever moved forward, and
-never while it has members: whoever reads in the target knows better. Nothing that a group has not read is skipped; at
+never while it has members: a consumer in the target takes precedence. Nothing that a group has not read is skipped; at
 most it reads again what the mirror had not said of yet.
 
 Keeps no state: what it needs is in the two clusters. What fails is noted, and tried again; the mirror goes on.
@@ -37,7 +37,10 @@ _JOIN_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Mirrored:
-    """Which groups of which topic go where. `groups` are names or regular expressions of whole names."""
+    """Which groups of which topic are synchronized to which cluster.
+
+    `groups` are names or regular expressions of whole names.
+    """
 
     source: Settings
     topic: str
@@ -48,7 +51,7 @@ class Mirrored:
 
 
 def mirrored_topics(model: PipelineModel, bootstrap: str) -> list[Mirrored]:
-    """What a pipeline says of groups: those of its sinks that are to have them."""
+    """The sinks of a pipeline with groups to synchronize."""
     found = []
     for sink in model.sinks:
         source = topic_source_of(model)
@@ -67,7 +70,7 @@ def mirrored_topics(model: PipelineModel, bootstrap: str) -> list[Mirrored]:
 
 
 def _own_groups(model: PipelineModel, source: TopicSource) -> tuple[str, ...]:
-    """By which the pipeline itself says how far it is: nobody goes on from there."""
+    """The groups that show the pipeline's own progress, which are not synchronized."""
     names = query_names(model)
     return tuple(group for name in names if (group := group_of(source, name, len(names))) is not None)
 
@@ -89,7 +92,7 @@ def choose_groups(names: Sequence[str], wanted: Sequence[str], left_out: Sequenc
 
 
 def forward_only(translated: Mapping[int, int], reached: Mapping[int, int]) -> dict[int, int]:
-    """Of translated offsets, those that are further than where the group is."""
+    """The translated offsets that are ahead of the group."""
     return {partition: offset for partition, offset in translated.items() if offset > reached.get(partition, -1)}
 
 
@@ -111,18 +114,18 @@ class GroupSync:
         self._thread.start()
 
     def stop(self) -> None:
-        """One more round, by what is there now; then end."""
+        """Do a last round with the current offsets; then stop."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(_JOIN_S)
             self._thread = None
 
     def notes(self) -> list[str]:
-        """How each group stands, for people."""
+        """The state of each group, for display."""
         return [f"group {name}: {note}" for name, note in sorted(self._notes.items())]
 
     def sync(self) -> None:
-        """One round. A group that fails does not keep the others back."""
+        """Do one round. A group that fails does not affect the others."""
         mirrored = self._mirrored
         if self._topic is None:
             self._topic = MirroredTopic(mirrored.target, mirrored.target_topic)
@@ -132,7 +135,7 @@ class GroupSync:
             try:
                 note = self._sync_group(self._topic, group, there)
             except BarnabasError as error:
-                note = f"not kept in step: {error}"
+                note = f"not synchronized: {error}"
                 if self._notes.get(group) != note:
                     _log.warning("group %s of %s is %s", group, mirrored.topic, note)
             if note is not None:
@@ -159,7 +162,7 @@ class GroupSync:
             self.sync()
         except BarnabasError as error:
             if self._notes.get("*") != str(error):
-                _log.warning("groups of %s are not kept in step: %s", self._mirrored.topic, error)
+                _log.warning("groups of %s are not synchronized: %s", self._mirrored.topic, error)
             self._notes = {"*": str(error)}
 
     def _sync_group(self, topic: MirroredTopic, group: str, there: set[int]) -> str | None:
@@ -170,11 +173,11 @@ class GroupSync:
         translated = topic.translate(wanted)
         # Looked at last: whoever joins after this is protected by the broker, which refuses to move a group in use.
         if self._target.member_count(group):
-            return "has members in the target, left alone"
+            return "has members in the target, not synchronized"
         moved = forward_only(translated, self._target.committed(group, self._mirrored.target_topic))
         if moved:
             self._target.commit(group, self._mirrored.target_topic, moved)
-        return "in step" if len(wanted) == len(committed) else "in step, but the target has fewer partitions"
+        return "synchronized" if len(wanted) == len(committed) else "synchronized, but the target has fewer partitions"
 
 
 class _GroupOffsets:

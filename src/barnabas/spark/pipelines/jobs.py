@@ -1,4 +1,4 @@
-"""Ready-made pipelines. Each function gives the `Pipeline` that its file would: `to_yaml()` prints it.
+"""Ready-made pipelines. Each function returns the `Pipeline` that its file would describe: `to_yaml()` prints it.
 
 They do nothing themselves: no topic is looked up and no session started before the pipeline runs.
 """
@@ -58,9 +58,9 @@ def replay(
     value: str | None = None,
     **common: Any,
 ) -> Pipeline:
-    """A table, or a range of time of a topic, into a topic: what is there when it first starts, once."""
+    """A table, or a range of time of a topic, into a topic: what exists when it first starts, once."""
     if (table is None) == (topic is None):
-        raise InvalidRequest("replay needs a table or a topic, and not both")
+        raise InvalidRequest("replay needs either a table or a topic")
     if table is not None:
         source = {"name": "records", "type": "table", "format": table_format, "path": table, "stream": True}
     else:

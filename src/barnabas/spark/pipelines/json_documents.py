@@ -5,7 +5,7 @@ first element of an array whose second element is a mark of ours: only if the va
 is the mark the second element. The names around it are random, so no value can hold them. That is done by Spark itself
 and in one pass, without a Python worker.
 
-What is one document is for Spark's parser to say: it takes single quotes, NaN and Infinity, and the last of equal keys.
+Spark's parser decides what a document is: it accepts single quotes, NaN and Infinity, and uses the last of equal keys.
 """
 
 import secrets

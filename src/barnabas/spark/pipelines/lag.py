@@ -1,4 +1,4 @@
-"""How far behind a query is: the ends of the partitions it reads, against where its checkpoint says it is.
+"""The lag of a query: the ends of the partitions it reads, compared with its checkpoint.
 
 Reads the checkpoint's own files, so it needs neither a running pipeline nor Spark; only a checkpoint that is on this
 machine can be read.
@@ -39,7 +39,10 @@ def reached_offsets(checkpoint: str, query: str) -> Reached | None:
 
 
 def records_behind(model: PipelineModel, bootstrap: str, checkpoint: str, query: str) -> int | None:
-    """Records that the query has still to read; None if that cannot be told. Raises if the brokers do not answer."""
+    """The number of records that the query has yet to read; None if that is unknown.
+
+    Raises if the brokers do not answer.
+    """
     reached = reached_offsets(checkpoint, query)
     if reached is None:
         source = topic_source_of(model)

@@ -1,6 +1,6 @@
-"""What a pipeline file may say. The JSON Schema in docs/pipeline.schema.json is made from these structs.
+"""The contents of a pipeline file. The JSON Schema in docs/pipeline.schema.json is made from these structs.
 
-Owns the names and the types; what types cannot say (names that must exist, options that exclude each other) is in
+Owns the names and the types; what types cannot express (names that must exist, options that exclude each other) is in
 `checking`.
 """
 
@@ -26,7 +26,7 @@ TriggerText: TypeAlias = Annotated[
     Meta(
         pattern=rf"^(available_now|once|continuous|every [0-9]+ {_UNITS})$",
         description=(
-            "available_now (or once): up to what is there, then end; continuous: one micro-batch after another; "
+            "available_now (or once): up to the current end, then stop; continuous: one micro-batch after another; "
             "every 10 seconds: a micro-batch that often."
         ),
     ),
@@ -115,7 +115,7 @@ class TableSource(_Struct, frozen=True, kw_only=True, tag="table", tag_field="ty
     format: Literal["delta", "parquet", "iceberg"]
     path: Annotated[Text, Meta(description="Where the table is; of Iceberg: the warehouse.")]
     table: Annotated[Text, Meta(description="Of Iceberg: namespace.name.")] | None = None
-    stream: Annotated[bool, Meta(description="Read what is there once, file by file.")] = False
+    stream: Annotated[bool, Meta(description="Read the current contents once, file by file.")] = False
     version: Annotated[int, Meta(ge=0, description="Of Delta: this version instead of the newest.")] | None = None
     options: Options = {}
 

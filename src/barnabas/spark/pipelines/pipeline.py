@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Pipeline:
-    """A pipeline that is valid as far as can be told without Spark: `PipelineError` says what is wrong."""
+    """A pipeline that is valid as far as can be checked without Spark: `PipelineError` has the problems."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -67,7 +67,7 @@ class Pipeline:
 
     @property
     def groups(self) -> dict[str, list[tuple[str, str]]]:
-        """By query, the consumer groups that say how far it is, each with the brokers that know it."""
+        """By query, the consumer groups that show its progress, each with its brokers."""
         names = self.query_names
         found: dict[str, list[tuple[str, str]]] = {}
         for name in names:
@@ -78,13 +78,13 @@ class Pipeline:
         return found
 
     def records_behind(self, query: str) -> int | None:
-        """What a query has still to read of its topics, by its checkpoint; None if that cannot be told."""
+        """What a query has yet to read of its topics, by its checkpoint; None if that is unknown."""
         from barnabas.spark.pipelines.lag import records_behind
 
         return records_behind(self.model, self._surroundings.bootstrap, self.checkpoint, query)
 
     def to_yaml(self) -> str:
-        """The file that this pipeline stands for."""
+        """The YAML file of this pipeline."""
         import yaml
 
         values = msgspec.to_builtins(self.model, str_keys=True)
@@ -119,7 +119,7 @@ class Pipeline:
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
-        """For the time of a block nobody else can run it; raises `PipelineRunning` if somebody does."""
+        """Prevents other runs of the pipeline during a block; raises `PipelineRunning` if there is one."""
         self._claim.take()
         try:
             yield
@@ -137,9 +137,9 @@ class Pipeline:
         return "\n".join(parts)
 
     def start(self, spark: "SparkSession | None" = None, *, once: bool = False) -> RunningPipeline:
-        """Start all queries, and return. Topics that it writes and that are not there are made.
+        """Start all queries, and return. Topics that it writes are created if they do not exist.
 
-        Raises `PipelineError` if something is wrong with it, and `PipelineRunning` if it runs already.
+        Raises `PipelineError` if it is invalid, and `PipelineRunning` if it is already running.
         """
         from barnabas.spark.pipelines.group_sync import GroupSync, mirrored_topics
         from barnabas.spark.pipelines.topics import START_PATIENCE_S, check_topics, create_topics
@@ -168,9 +168,9 @@ class Pipeline:
         should_stop: Callable[[], bool] = lambda: False,
         on_progress: Callable[[PipelineProgress], None] = lambda _: None,
     ) -> PipelineProgress:
-        """Run up to what is there now (`once`, or trigger available_now), for some seconds, or until `should_stop`.
+        """Run up to the current end (`once`, or trigger available_now), for some seconds, or until `should_stop`.
 
-        Started again it goes on from where it was, at any point; raises `PipelineFailed` if a query fails.
+        Started again it continues where it stopped, at any point; raises `PipelineFailed` if a query fails.
         """
         with self.start(spark, once=once) as running:
             return running.wait(seconds, should_stop=should_stop, on_progress=on_progress)

@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline, and where in its file."""
+"""The problems of a pipeline, and where they are in its file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class FilePosition:
     """A place in a file; both count from 1."""
 
     line: int
@@ -21,11 +21,11 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong. Without a file there is a path, and no position."""
+    """One problem. Without a file there is a path, and no position."""
 
     message: str
     path: Path = ()
-    position: Position | None = None
+    position: FilePosition | None = None
     file: str | None = None
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Problem:
 
 
 class PipelineError(InvalidRequest):
-    """A pipeline that cannot be: `problems` has everything that was found, in the order of the file."""
+    """An invalid pipeline: `problems` has everything that was found, in the order of the file."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -48,7 +48,7 @@ class PipelineFailed(BarnabasError):
 
 
 class PipelineRunning(BarnabasError):
-    """A pipeline that runs already, and cannot be started a second time."""
+    """A pipeline that is already running, and cannot be started a second time."""
 
 
 _PART: Final = "_barnabas_part"

@@ -1,6 +1,6 @@
-"""How far a pipeline is: what its queries report, and the file beside its checkpoints that says so to others.
+"""The progress of a pipeline: the reports of its queries, and the file beside its checkpoints that shows it to others.
 
-The file is for people and `barnabas pipeline status`; nothing depends on it. What has been done is in the checkpoints.
+The file is for users and `barnabas pipeline status`; nothing depends on it. What has been done is in the checkpoints.
 """
 
 import json
@@ -127,7 +127,7 @@ class PipelineProgress:
         return ", ".join(map(_summary, self.queries.values()))
 
     def describe_state(self) -> str:
-        """The state, in words; a file that says "running" may have been left behind by who was killed."""
+        """The state, in words; a file that says "running" may be left over from a killed process."""
         if self.state != "running":
             return self.state
         host, _, process = self.process.partition("/")
@@ -187,7 +187,7 @@ def write_progress(checkpoint: str, progress: PipelineProgress) -> None:
 
 
 def read_progress(checkpoint: str) -> PipelineProgress | None:
-    """What the last run said; None if there was none, or what is there cannot be read."""
+    """The progress of the last run; None if there was none, or the file cannot be read."""
     folder = local_path(checkpoint)
     try:
         found = json.loads(((folder or Path()) / FILE_NAME).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""One line of the wall of text that Spark makes of a failure: the one that says what is wrong."""
+"""The one line of Spark's long error text that says what failed."""
 
 import re
 from typing import Final
@@ -44,7 +44,7 @@ def _not_installed(module: str) -> str:
 
 def _in_words(kind: str, message: str) -> str:
     if kind == "SQLException" and message == "No suitable driver":
-        return "no JDBC driver is there for this URL: see that it is right, and bring the JAR by spark.jars"
+        return "there is no JDBC driver for this URL: check the URL, and add the JAR with spark.jars"
     if kind == "ClassNotFoundException":
-        return f"there is no class {message}: bring its JAR by spark.jars"
+        return f"there is no class {message}: add its JAR with spark.jars"
     return message if message and kind in _PLAIN else f"{kind}: {message}".removesuffix(": ")

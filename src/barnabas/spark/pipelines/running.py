@@ -1,6 +1,7 @@
-"""A pipeline at work: its queries, watched until they end or are told to.
+"""A running pipeline: its queries, watched until they end or are stopped.
 
-A query that fails ends the others: a pipeline is whole or stopped. Restarted, each goes on from its own checkpoint.
+A query that fails stops the others: a pipeline runs completely or not at all. Restarted, each continues from its own
+checkpoint.
 """
 
 import time
@@ -128,7 +129,7 @@ class RunningPipeline:
         return final
 
     def stop(self) -> None:
-        """End all queries; what a batch had begun is done again after a restart, without a trace of it."""
+        """Stop all queries; an unfinished batch is run again after a restart, and leaves no trace."""
         if self._state != "running":
             return
         ended_alone = bool(self._queries) and not self.is_active
@@ -144,7 +145,7 @@ class RunningPipeline:
             self._write()
 
     def close(self) -> None:
-        """Stop, and let go of what Spark held for it; what was known of its progress stays known."""
+        """Stop, and release Spark's resources; the last progress stays available."""
         self.stop()
         self.progress()
         self._queries.clear()

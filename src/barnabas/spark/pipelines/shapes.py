@@ -99,7 +99,7 @@ def _has_batches(checkpoint: Path) -> bool:
 
 
 def _other_name(name: str, known: Mapping[str, Shape], now: Mapping[str, Shape], checkpoint: str) -> str | None:
-    """That what a sink writes was written under another name, which nobody has or which writes something else now."""
+    """The problem that a target was written by a sink of another name, which is gone or writes elsewhere now."""
     target = now[name].target
     if not target or (name in known and known[name].target == target):
         return None

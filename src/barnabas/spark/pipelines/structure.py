@@ -20,7 +20,7 @@ def find_misfits(document: Document, expected: type) -> list[Problem]:
 
 
 def nearest(word: str, words: Sequence[str]) -> str:
-    """A hint at what may have been meant, or what there is."""
+    """A hint at what may have been meant, or the valid words."""
     close = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else f"there is {', '.join(words)}" if words else "there is none"
 

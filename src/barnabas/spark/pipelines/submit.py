@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(Path(__file__).resolve())
         return 0
     if given.file is None:
-        _parser().error("which pipeline? FILE.yaml is missing")
+        _parser().error("FILE.yaml is missing")
     try:
         final = Pipeline.load(given.file).run(once=given.once, seconds=given.seconds)
     except BarnabasError as refusal:
@@ -37,9 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="submit.py", description="Run a pipeline under spark-submit.")
     parser.add_argument("file", metavar="FILE.yaml", nargs="?", help="the pipeline")
-    parser.add_argument("--once", action="store_true", help="up to what is there now, then end")
-    parser.add_argument("--seconds", type=float, help="end after so many seconds")
-    parser.add_argument("--path", action="store_true", help="print where this file is, and run nothing")
+    parser.add_argument("--once", action="store_true", help="process the records available now, then stop")
+    parser.add_argument("--seconds", type=float, help="stop after this many seconds")
+    parser.add_argument("--path", action="store_true", help="print the path of this file, and run nothing")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The topics of a pipeline as its brokers know them: those it reads must exist, those it writes are made.
+"""The topics of a pipeline: those it reads must exist, those it writes are created.
 
 Asked before Spark is started, which takes seconds, and over connections such as the source itself will have.
 """
@@ -36,7 +36,7 @@ def check_topics(model: PipelineModel, surroundings: Surroundings, patience_s: f
 
 
 def create_topics(model: PipelineModel, surroundings: Surroundings) -> None:
-    """Make those that it writes and that are not there."""
+    """Create the topics that it writes and that do not exist."""
     from barnabas.client.bus import Bus
 
     for (bootstrap, topic), partitions in _written(model, surroundings).items():

@@ -1,7 +1,7 @@
-"""Where a reader of a mirrored topic goes on in the mirror: offsets differ, the header mirror.offset tells.
+"""Where a reader of a mirrored topic continues in the mirror: offsets differ, the header mirror.offset maps them.
 
 Source offsets grow with the mirror's own in every partition, so each is found by halving, a few reads each. What was
-read is remembered: whoever asks again, a little further on, is answered by fewer reads.
+read is cached: a later request, a little further on, needs fewer reads.
 
 Only what is committed counts, and only up to the last stable offset: records of an open transaction come behind it,
 so nobody who starts at an end that is told here misses them.
@@ -63,7 +63,7 @@ def translate(
 ) -> dict[int, int]:
     """By partition, the offset in the mirror of the first record at or after an offset of the source.
 
-    The end of the partition if the mirror has none yet: whoever starts there misses nothing that comes later.
+    The end of the partition if the mirror has none yet: a reader that starts there misses nothing that comes later.
     """
     mirrored = MirroredTopic(Settings(bootstrap, "barnabas-mirror", dict(config or {})), topic)
     try:
@@ -120,7 +120,7 @@ class MirroredTopic:
         return found
 
     def _first_at(self, partition: int, offset: int) -> Point | None:
-        """The first committed record at or after an offset; None at the end. Silence is no answer: it is raised."""
+        """The first committed record at or after an offset; None at the end. A timeout is raised."""
         deadline = time.monotonic() + _READ_S
         self._consumer.assign([confluent_kafka.TopicPartition(self._topic, partition, offset)])
         try:

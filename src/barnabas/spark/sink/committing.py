@@ -1,4 +1,4 @@
-"""What the driver does with a batch whose tasks are all prepared: it publishes the batch, whole.
+"""Publishing a batch, whole, in the driver, once all of its tasks are prepared.
 
 It writes what it intends into the ledger, in a transaction of its own id, and then commits the transactions of all
 tasks. A crash before the entry is there has published nothing: the batch is run again, and what is open is aborted.
@@ -26,11 +26,10 @@ from barnabas.spark.checkpoints import source_offsets
 from barnabas.spark.sink import steps
 from barnabas.spark.sink.ledger import Intent, Ledger
 from barnabas.spark.sink.messages import NOTHING_SEEN, ShareWritten
-from barnabas.spark.sink.options import WriteOptions
+from barnabas.spark.sink.options import WriteOptions, settings_key
 from barnabas.spark.sink.progress import PATIENCE_S, ProgressGroup
-from barnabas.spark.sink.sending import settings_key
 from barnabas.spark.sink.shares import Prepared, Share, share_id
-from barnabas.spark.sink.steps import Step
+from barnabas.spark.sink.steps import TopicStep
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -80,12 +79,12 @@ class BatchPublisher:
             prepared = [*before, *prepared]
         else:
             self._check_open(shares)
-        steps.reached(Step.INTENDED)
+        steps.reached(TopicStep.INTENDED)
         self._commit_all(batch_id, prepared)
         self._sweep(prepared, _age_s(shares))
 
     def abort(self, batch_id: int, tasks: Iterable[int], prepared: Sequence[Prepared]) -> None:
-        """End what a batch that failed has left open, unless it is to be published all the same."""
+        """Abort the open transactions of a failed batch, unless it is to be published nevertheless."""
         if self._options.is_tracked:
             entry = self._ledger.read(_ABORT_S)
             if entry is not None and entry.batch_id >= batch_id:
@@ -168,7 +167,7 @@ class BatchPublisher:
 
         committed = self._each(prepared[:1], commit)
         if len(prepared) > 1:
-            steps.reached(Step.PART_PUBLISHED)
+            steps.reached(TopicStep.PART_PUBLISHED)
             committed += self._each(prepared[1:], commit)
         if not all(committed):
             after = (
@@ -219,7 +218,7 @@ class BatchPublisher:
     # What other attempts left
 
     def _sweep(self, prepared: Sequence[Prepared], age_s: float) -> None:
-        """Abort what attempts that do not count have left open, which would keep readers waiting.
+        """Abort the open transactions of superseded attempts, which would block readers.
 
         Spark makes second attempts where tasks failed or take long. After a batch that was quick, nothing is looked for
         unless it is time again.
@@ -288,7 +287,7 @@ def publish_batch(options: WriteOptions, batch_id: int, shares: Sequence[ShareWr
 
 
 def abort_batch(options: WriteOptions, batch_id: int, shares: Sequence[ShareWritten | None], owner: str | None) -> None:
-    """End what a batch that failed has left open; what cannot be reached ends by its timeout."""
+    """Abort the open transactions of a failed batch; those that cannot be reached end by their timeout."""
     owner = owner or next((share.owner for share in shares if share is not None), None)
     if owner is None:
         return  # no task has told which query this is of
@@ -298,7 +297,7 @@ def abort_batch(options: WriteOptions, batch_id: int, shares: Sequence[ShareWrit
 
 
 def _age_s(shares: Sequence[ShareWritten]) -> float:
-    """How long ago the first transaction of a batch began."""
+    """The age of the first transaction of a batch."""
     return max((time.time() - each.began_at_s for each in shares if each.prepared is not None), default=0.0)
 
 

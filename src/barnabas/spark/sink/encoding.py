@@ -1,4 +1,4 @@
-"""Rows dealt out to partitions and encoded: record batches of Arrow in, batches of records out.
+"""Assigns rows to partitions and encodes them: record batches of Arrow in, batches of records out.
 
 Owns which partition a row goes to (the one it asks for, else by its key as every other client, else one for all rows
 without a key of an Arrow batch, another for the next) and how much is held back until a batch is full.
@@ -46,7 +46,7 @@ class RowEncoder:
         self._turn = random.randrange(1 << 16)
 
     def encode(self, batch: Any) -> Iterator[Encoded]:
-        """Take the rows of an Arrow batch; gives the batches that are full."""
+        """Encode the rows of an Arrow batch; returns the batches that are full."""
         self._turn += 1
         given = ArrowRows(batch, self._layout)
         columns, wanted = given.columns(), given.partitions()
@@ -56,7 +56,7 @@ class RowEncoder:
             yield from self.rest()
 
     def rest(self) -> Iterator[Encoded]:
-        """What is held back."""
+        """The batches that are not full."""
         for key, builder in self._builders.items():
             if builder.record_count:
                 yield key, builder.take(self._codec, self._level)

@@ -12,7 +12,7 @@ NOTHING_SEEN: Final = ""
 
 @dataclass
 class ShareWritten(WriterCommitMessage):
-    """What became of a share."""
+    """The result of writing a share."""
 
     owner: str
     task: int

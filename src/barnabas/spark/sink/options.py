@@ -15,7 +15,7 @@
 | `kafka.delivery.timeout.ms` | how long a batch is tried to be sent | 120000 |
 | `kafka.request.timeout.ms` | how long a leader may wait for its followers | 30000 |
 | `kafka.security.protocol`, `kafka.sasl.*`, `kafka.ssl.*` | as in librdkafka | plaintext |
-| `kafka.*` | other settings of a librdkafka producer are taken, and have nothing here to tune | |
+| `kafka.*` | other settings of a librdkafka producer are accepted and have no effect | |
 
 `progressTopic` is `barnabas-spark-progress` by default. `txnAppId` and `txnVersion` are for `foreachBatch`, where
 Spark itself does not say which write is which: a name for the write, and the batch id.
@@ -24,8 +24,8 @@ Spark itself does not say which write is which: a name for the write, and the ba
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal, TypeAlias
 
 from barnabas.client.settings import Settings, parse_bootstrap
 from barnabas.core.errors import InvalidConfig
@@ -165,7 +165,7 @@ def _check_names(given: Mapping[str, str], mode: Mode) -> None:
 def _topic(text: OptionText, option: str) -> str | None:
     name = text.text(option)
     if name is not None and (not _TOPIC.fullmatch(name) or name in (".", "..")):
-        raise InvalidOption(f"option {option!r} is {name!r}, which is no name for a topic")
+        raise InvalidOption(f"option {option!r} is {name!r}, which is not a valid topic name")
     return name
 
 
@@ -183,7 +183,7 @@ def _named(text: OptionText) -> IdempotentWrite | None:
 def _settings(given: Mapping[str, str], text: OptionText) -> Settings:
     option = text.only_one_of((_BOOTSTRAP, _BOOTSTRAP_SHORT))
     if option is None:
-        raise InvalidOption(f"option {_BOOTSTRAP!r} is missing: where are the brokers?")
+        raise InvalidOption(f"option {_BOOTSTRAP!r} is missing; it names the brokers")
     bootstrap = text.text(option) or ""
     try:
         parse_bootstrap(bootstrap)
@@ -195,7 +195,7 @@ def _settings(given: Mapping[str, str], text: OptionText) -> Settings:
         if not name.lower().startswith(_KAFKA) or setting in _OURS:
             continue
         if setting in _NOT_FOR_USERS:
-            raise InvalidOption(f"option {name!r} is not yours to set here: {_NOT_FOR_USERS[setting]}")
+            raise InvalidOption(f"option {name!r} cannot be set: {_NOT_FOR_USERS[setting]}")
         config[setting] = str(value)
     return Settings(bootstrap, text.text(f"{_KAFKA}client.id") or _CLIENT_ID, config)
 
@@ -218,3 +218,10 @@ def _batching(settings: Settings, transaction_timeout_ms: int) -> Batching:
         delivery_s=min(delivery_ms or transaction_timeout_ms, transaction_timeout_ms) / 1000,
         ack_timeout_ms=int(config.get("request.timeout.ms", _ACK_MS)),
     )
+
+
+def settings_key(options: WriteOptions) -> Any:
+    """All that a write is made from, to keep something for the next one that is made from the same."""
+    settings = options.settings
+    rest = [getattr(options, each.name) for each in fields(options) if each.name != "settings"]
+    return (settings.bootstrap, settings.client_id, *sorted(settings.config.items()), *rest)

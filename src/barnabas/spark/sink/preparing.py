@@ -28,11 +28,11 @@ from barnabas.spark.sink.columns import Layout
 from barnabas.spark.sink.identity import RowDigest
 from barnabas.spark.sink.ledger import Intent, Ledger
 from barnabas.spark.sink.messages import NOTHING_SEEN, ShareWritten
-from barnabas.spark.sink.options import WriteOptions
+from barnabas.spark.sink.options import WriteOptions, settings_key
 from barnabas.spark.sink.progress import PATIENCE_S, ProgressGroup, ensure_topic
-from barnabas.spark.sink.sending import Sender, settings_key
+from barnabas.spark.sink.sending import Sender
 from barnabas.spark.sink.shares import Prepared, Progress, Share, ShareRows
-from barnabas.spark.sink.steps import Step
+from barnabas.spark.sink.steps import TopicStep
 
 KEPT_BYTES: Final = 64 * 1024 * 1024  # of a share, to begin anew with; a larger one is Spark's to run again
 _ATTEMPTS: Final = 3
@@ -60,7 +60,7 @@ class ShareProducer:
         self._is_open = False
 
     def make_contact(self) -> None:
-        """Refuse before long if the cluster is not there."""
+        """Refuse soon if the cluster is not reachable."""
         self._brokers.wait_reachable(self._options.contact_s)
         if self._options.is_tracked:
             ensure_topic(self._options.settings, self._options.progress_topic, contact_s=self._options.contact_s)
@@ -69,16 +69,18 @@ class ShareProducer:
         """Write a share and leave its transaction open, unless it was published."""
         if not self._options.is_tracked:
             self._initialise()
-            steps.reached(Step.READY)
+            steps.reached(TopicStep.READY)
             return self._write(share, layout, rows, NOTHING_SEEN)
         ledger = Ledger(
             self._coordinators, prefix=self._options.prefix, owner=share.owner, topic=self._options.progress_topic
         )
         intent = ledger.read(PATIENCE_S)
         seen = NOTHING_SEEN if intent is None else intent.token
-        if intent is not None and intent.batch_id >= share.batch_id:
+        if intent is not None:
             check_same(self._options, share, intent, lambda: self._is_whole(share, intent))
-            if (published := self._carry_out(share, layout, rows, intent)) is not None:
+        if intent is not None and intent.batch_id == share.batch_id:
+            published = self._carry_out(share, layout, rows, intent)
+            if published is not None:
                 return ShareWritten(share.owner, share.task, published, was_published_before=True, seen=seen)
         self._initialise()
         if intent is None or intent.batch_id == share.batch_id:
@@ -88,11 +90,11 @@ class ShareProducer:
             if progress is not None and progress.batch_id >= share.batch_id:
                 row_count = check_progress(share, progress, layout, rows)
                 return ShareWritten(share.owner, share.task, row_count, was_published_before=True, seen=seen)
-        steps.reached(Step.READY)
+        steps.reached(TopicStep.READY)
         return self._write(share, layout, rows, seen)
 
     def _initialise(self) -> None:
-        """A new epoch: whatever was open under this id is ended."""
+        """Get a new epoch: the open transaction of this id is ended."""
         self._transaction.initialise(PATIENCE_S)
         if self._sender is None:
             self._sender = Sender(self._brokers, self._options, self._transaction.producer, self._transaction)
@@ -105,13 +107,13 @@ class ShareProducer:
         began_at_s = time.time()
         digest = RowDigest(layout) if self._options.is_known_by_rows else None
         row_count = self._sender.send(rows, layout, digest)
-        steps.reached(Step.SENT)
+        steps.reached(TopicStep.SENT)
         if self._options.is_tracked:
             self._progress(share).write(self._transaction, Progress(share.batch_id, row_count))
-        steps.reached(Step.MARKED)
+        steps.reached(TopicStep.MARKED)
         self._sender.flush()
         self._is_open = False  # the driver's to end
-        steps.reached(Step.PREPARED)
+        steps.reached(TopicStep.PREPARED)
         producer_id, epoch = self._transaction.producer
         prepared = Prepared(
             share.task, share.attempt, producer_id, epoch, row_count, digest.hexdigest() if digest else ""
@@ -119,7 +121,7 @@ class ShareProducer:
         return ShareWritten(share.owner, share.task, row_count, seen=seen, prepared=prepared, began_at_s=began_at_s)
 
     def _carry_out(self, share: Share, layout: Layout, rows: ShareRows, intent: Intent) -> int | None:
-        """See to what an earlier run has left of a batch; the rows of the share, if it is published by now."""
+        """Complete what an earlier run has left of a batch; returns the rows of the share, if it is published now."""
         mine = intent.share_of(share.task)
         if intent.shares is None:
             return None  # its progress tells
@@ -168,7 +170,7 @@ class ShareProducer:
         return ProgressGroup(self._coordinators, share, prefix=self._options.prefix, topic=self._options.progress_topic)
 
     def close(self) -> None:
-        """Let go of it; what was being written is aborted, here or by the next one of this id."""
+        """Close the producer; an unfinished transaction is aborted, here or by the next producer of this id."""
         if self._is_open:
             with contextlib.suppress(BarnabasError):
                 self._transaction.end(commit=False, patience_s=_ABORT_S)
@@ -177,7 +179,7 @@ class ShareProducer:
             self._sender.close()
 
     def reason(self, error: BarnabasError) -> BarnabasError:
-        """What a failure means to a user."""
+        """The error for the user."""
         if not isinstance(error, TransactionFenced):
             return error
         open_s = time.monotonic() - self._began_at
@@ -191,17 +193,13 @@ class ShareProducer:
 
 
 def check_same(options: WriteOptions, share: Share, intent: Intent, is_whole: Callable[[], bool]) -> None:
-    """Refuse a batch that is not the one in the ledger, before anything of it is written.
+    """Refuse a batch that is not the one in the ledger, or does not come after it, before anything of it is written.
 
-    Whoever follows the advice relies on all of the last batch being published: `is_whole` sees to that.
+    The advice relies on the last batch being published completely: `is_whole` ensures that.
     """
     if intent.batch_id > share.batch_id:
-        raise InvalidRequest(
-            f"batch {intent.batch_id} of {share.owner!r} was published already, and this is batch {share.batch_id}: "
-            "this is an old copy of the checkpoint, or two queries run from one checkpoint. Nothing was written. "
-            + _advice(intent, is_whole=is_whole())
-        )
-    if intent.sink != options.sink:
+        raise InvalidRequest(_too_late(options, share, intent, is_whole))
+    if intent.batch_id == share.batch_id and intent.sink != options.sink:
         before, now = (
             f"topic {sink!r}" if sink else "the topics its rows name" for sink in (intent.sink, options.sink)
         )
@@ -209,12 +207,28 @@ def check_same(options: WriteOptions, share: Share, intent: Intent, is_whole: Ca
             f"batch {share.batch_id} of {share.owner!r} was published to {before}, and is to go to {now} now. Nothing "
             "was written. Run the query once with the topic it had, until that batch is done"
         )
-    digest = source_offsets(options.checkpoint, share.batch_id).digest
+    # Also of an earlier batch: those since then may have had no rows, and nobody has looked at the ledger for them.
+    digest = source_offsets(options.checkpoint, intent.batch_id).digest
     if intent.digest and digest and intent.digest != digest:
         raise InvalidRequest(
-            f"batch {share.batch_id} of {share.owner!r} was published with other offsets of its source: this is an old "
-            "copy of the checkpoint. Nothing was written. " + _advice(intent, is_whole=is_whole())
+            f"batch {intent.batch_id} of {share.owner!r} was published with other offsets of its source: this is an "
+            "old copy of the checkpoint. Nothing was written. " + _advice(intent, is_whole=is_whole())
         )
+
+
+def _too_late(options: WriteOptions, share: Share, intent: Intent, is_whole: Callable[[], bool]) -> str:
+    if options.named is not None and options.is_known_by_rows:
+        return (
+            f"a write of txnAppId {options.named.app_id!r} with txnVersion {intent.batch_id} was published already, "
+            f"and this one has {share.batch_id}: versions only grow. Nothing was written. If it is the number of a "
+            "batch, its query runs from an old copy of the checkpoint: go on with the newest. Give a new write a "
+            "higher one"
+        )
+    return (
+        f"batch {intent.batch_id} of {share.owner!r} was published already, and this is batch {share.batch_id}: "
+        "this is an old copy of the checkpoint, or two queries run from one checkpoint. Nothing was written. "
+        + _advice(intent, is_whole=is_whole())
+    )
 
 
 def _advice(intent: Intent, *, is_whole: bool) -> str:
@@ -281,7 +295,7 @@ _producers = KeptProducers()  # of this process
 def prepare_share(options: WriteOptions, layout: Layout, share: Share, rows: ShareRows, *, keep: bool) -> ShareWritten:
     """Prepare a share for the driver to publish; `keep` its producer for a later batch of the same task."""
     for left in reversed(range(_ATTEMPTS)):
-        steps.reached(Step.STARTED)
+        steps.reached(TopicStep.STARTED)
         producer = _producers.take(options, share)
         try:
             written = producer.prepare(share, layout, rows)

@@ -31,7 +31,7 @@ def ensure_topic(settings: Settings, topic: str, *, contact_s: float) -> None:
 
 
 class ProgressGroup:
-    """The consumer group of a share's progress. Nobody ever joins it."""
+    """The consumer group of a share's progress. It never has members."""
 
     def __init__(self, coordinators: Coordinators, share: Share, *, prefix: str, topic: str) -> None:
         self._coordinators = coordinators

@@ -1,6 +1,5 @@
 """Encoding and sending the rows of a share, in a transaction or, at least once, without."""
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,9 +10,9 @@ from barnabas.spark.sink import steps
 from barnabas.spark.sink.columns import Layout
 from barnabas.spark.sink.encoding import Encoded, RowEncoder
 from barnabas.spark.sink.identity import RowDigest
-from barnabas.spark.sink.options import WriteOptions
+from barnabas.spark.sink.options import WriteOptions, settings_key
 from barnabas.spark.sink.shares import ShareRows
-from barnabas.spark.sink.steps import Step
+from barnabas.spark.sink.steps import TopicStep
 
 
 class Sender:
@@ -40,7 +39,7 @@ class Sender:
         self._transport.begin_anew(producer)
 
     def send(self, rows: ShareRows, layout: Layout, digest: RowDigest | None = None) -> int:
-        """Send all rows, and see to it that none is held back; how many there were."""
+        """Send all rows, including those of batches that are not full; returns their number."""
         batching = self._options.batching
         self._transport.forget_counts()  # this may be kept for as long as its query runs
         encoder = RowEncoder(
@@ -53,7 +52,7 @@ class Sender:
         row_count = 0
         for batch in rows:
             self._send_encoded(encoder.encode(batch))
-            steps.reached(Step.PART_SENT)
+            steps.reached(TopicStep.PART_SENT)
             row_count += batch.num_rows
             if digest is not None:
                 digest.add(batch)
@@ -78,7 +77,7 @@ class Sender:
             self._transport.send(key, batch)
 
     def _count_partitions(self, topic: str, wanted: int) -> int:
-        """How many partitions a topic has; looked up anew for one that it did not have."""
+        """How many partitions a topic has; looked up again for one that it did not have."""
         if wanted >= self._transport.partition_count(topic):
             self._transport.look_up(topic)
         return self._transport.partition_count(topic)
@@ -108,10 +107,3 @@ def _new_sender(options: WriteOptions) -> Sender:
     except BaseException:
         brokers.close()
         raise
-
-
-def settings_key(options: WriteOptions) -> Any:
-    """All that a write is made from, to keep something for the next one that is made from the same."""
-    settings = options.settings
-    rest = [getattr(options, each.name) for each in dataclasses.fields(options) if each.name != "settings"]
-    return (settings.bootstrap, settings.client_id, *sorted(settings.config.items()), *rest)

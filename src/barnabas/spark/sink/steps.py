@@ -3,7 +3,7 @@
 from enum import Enum
 
 
-class Step(Enum):
+class TopicStep(Enum):
     """How far a write has come: in a task up to `PREPARED`, then in the driver."""
 
     STARTED = "started"  # there are rows; nothing was asked of the cluster yet
@@ -18,5 +18,5 @@ class Step(Enum):
     BATCH_PUBLISHED = "batch-published"  # all are; Spark's commit log does not have the batch
 
 
-def reached(step: Step) -> None:
+def reached(step: TopicStep) -> None:
     """Nothing, unless a test wants to know."""

@@ -15,7 +15,7 @@ from barnabas.spark.sink.columns import Layout, check_columns
 from barnabas.spark.sink.messages import ShareWritten
 from barnabas.spark.sink.options import WriteOptions, parse_options
 from barnabas.spark.sink.shares import Share, ShareRows, share_of_job, share_of_stream
-from barnabas.spark.sink.steps import Step
+from barnabas.spark.sink.steps import TopicStep
 from barnabas.spark.source.refusals import InvalidOption, plain_refusals
 
 
@@ -28,7 +28,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> "BatchTopicWriter":
     """The writer of a batch, which is appended."""
     if overwrite:
-        raise InvalidOption("rows are appended to a topic, never put in the place of others: use mode('append')")
+        raise InvalidOption("a topic can only be appended to: use mode('append')")
     parsed = parse_options(options, "batch")
     return BatchTopicWriter(parsed, check_columns(schema, parsed.topic))
 
@@ -60,8 +60,9 @@ class BatchTopicWriter(DataSourceArrowWriter):
         named = options.named
         self._options = options
         self._layout = layout
-        # Of one name there is a write to each topic, as of one transaction of Delta to each table.
-        self._owner = f"{named.app_id}@{options.sink}" if named else uuid.uuid4().hex
+        # Of one name there is a write to each topic, as of one transaction of Delta to each table. What is made of it
+        # by adding a number ends otherwise, so it is not that of another topic.
+        self._owner = f"{named.app_id}({options.sink})" if named else uuid.uuid4().hex
         self._batch_id = named.version if named else 0
 
     def write(self, iterator: Iterator[Any]) -> ShareWritten:
@@ -99,9 +100,9 @@ def _commit(options: WriteOptions, messages: list[Any], batch_id: int, *, keep: 
     if options.is_exactly_once:
         from barnabas.spark.sink.committing import publish_batch
 
-        steps.reached(Step.ALL_PREPARED)
+        steps.reached(TopicStep.ALL_PREPARED)
         publish_batch(options, batch_id, messages, keep=keep)
-    steps.reached(Step.BATCH_PUBLISHED)
+    steps.reached(TopicStep.BATCH_PUBLISHED)
 
 
 def _abort(options: WriteOptions, messages: list[Any], batch_id: int, owner: str | None) -> None:

@@ -38,7 +38,7 @@ class Interval:
             case "<" | "<=":
                 lowest, highest = -_LARGEST, values[0] - (comparison == "<")
             case _:
-                raise InvalidOption(f"option {OPTION!r} is not for users: Spark's optimizer sets it")
+                raise InvalidOption(f"option {OPTION!r} cannot be set: it is set by Spark's optimizer")
         return Interval(max(self.lowest, lowest), min(self.highest, highest))
 
 
@@ -75,7 +75,7 @@ def parse_conditions(lines: Iterable[str]) -> Conditions:
         except ValueError:
             values = []
         if not values and comparison != "in":
-            raise InvalidOption(f"option {OPTION!r} is not for users: Spark's optimizer sets it")
+            raise InvalidOption(f"option {OPTION!r} cannot be set: it is set by Spark's optimizer")
         found = _with(found, column, comparison, values)
     return found
 

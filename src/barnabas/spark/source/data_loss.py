@@ -40,7 +40,7 @@ class Loss:
         elif self.start_offset < self.earliest:
             why = f"it begins at {self.earliest} now"
         else:
-            why = f"it ends at {self.latest} now, so the topic was made anew or cut short"
+            why = f"it ends at {self.latest} now, so the topic was created again or truncated"
         return f"{self.key}: {gone}, {why}"
 
 
@@ -67,8 +67,20 @@ class Backwards:
 
 
 @dataclass(frozen=True, slots=True)
+class Beyond:
+    """A range that options end behind the end of its partition: what they name was never there, or is gone."""
+
+    key: TopicPartition
+    end_offset: int
+    latest: int
+
+    def __str__(self) -> str:
+        return f"{self.key} is to be read up to offset {self.end_offset}, and ends before that, at {self.latest}"
+
+
+@dataclass(frozen=True, slots=True)
 class Uncommitted:
-    """The offsets from `start_offset` up to `end_offset`, exclusive, are there, behind the start of a transaction."""
+    """The offsets from `start_offset` up to `end_offset`, exclusive, exist, behind the start of an open transaction."""
 
     key: TopicPartition
     start_offset: int
@@ -81,21 +93,27 @@ class Uncommitted:
         )
 
 
-def report_loss(losses: Iterable[Loss | MadeAnew | Backwards], *, fail: bool) -> None:
-    """Refuse with all that is gone, or warn of it."""
+def report_loss(losses: Iterable[Loss | MadeAnew | Backwards | Beyond], *, fail: bool) -> None:
+    """Refuse because of lost records, or warn of them."""
     found = list(losses)
     if not found:
         return
     if fail:
-        what = "nothing can be read" if all(isinstance(each, Backwards) for each in found) else "records were lost"
         said = "; ".join(str(each) for each in found)
-        raise DataLoss(f"{what}: {said}. To go on without them, set the option failOnDataLoss to false")
+        raise DataLoss(f"{_heading(found)}: {said}. To go on without them, set the option failOnDataLoss to false")
     for each in found:
-        _log.warning("skipping what was lost: %s", each)
+        _log.warning("skipping missing records: %s", each)
+
+
+def _heading(found: list[Loss | MadeAnew | Backwards | Beyond]) -> str:
+    if all(isinstance(each, Backwards) for each in found):
+        return "nothing can be read"
+    is_lost = any(isinstance(each, (Loss, MadeAnew)) for each in found)
+    return "records were lost" if is_lost else "requested records do not exist"
 
 
 def report_uncommitted(found: Iterable[Uncommitted], *, fail: bool) -> None:
-    """Refuse to read less than what was asked for, or warn of it."""
+    """Refuse to read less than requested, or warn of it."""
     for each in found:
         if fail:
             raise NotCommittedYet(str(each))

@@ -17,7 +17,7 @@ from barnabas.spark.source.data_loss import Loss, report_loss
 from barnabas.spark.source.options import ReadOptions
 from barnabas.spark.source.planning import OffsetRange
 from barnabas.spark.source.rows import RowLayout
-from barnabas.spark.source.steps import Step
+from barnabas.spark.source.steps import SourceStep
 
 # Of records in one Arrow batch; a single record batch may be larger.
 _MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
@@ -61,7 +61,7 @@ def _read_on(fetcher: Fetcher, options: ReadOptions, range_: OffsetRange, layout
             for newest in fetcher.read({range_.key.partition: (at, end)}):
                 for batch in _decoded(newest, at, end, layout):
                     yield layout.rows(batch, range_.key)
-                    steps.reached(Step.PART_READ)
+                    steps.reached(SourceStep.PART_READ)
             return
         except OffsetOutOfRange:
             at = at if newest is None else columnar.next_offset(newest.records) or at

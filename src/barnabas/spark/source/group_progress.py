@@ -46,7 +46,7 @@ class GroupProgress:
         self._not_before = float("-inf")
 
     def note(self, reached: Offsets) -> None:
-        """The query has finished everything before these offsets."""
+        """Note that the query has finished everything before these offsets."""
         self._noted = reached
         if self._is_first:
             self._send()

@@ -1,19 +1,15 @@
-"""What the driver asks a cluster: which partitions there are, where they begin and end, how large their records are.
+"""The driver's requests to a cluster: the partitions, their first and end offsets, the size of their records.
 
 Over connections of our own, which are kept: a question takes a fraction of a millisecond. A leader that moves and a
 connection that breaks are tried again until a deadline; a cluster that was never reached is given up sooner, with a
 line that says so.
 """
 
-import datetime
 import time
 from collections.abc import Callable, Iterable, KeysView, Mapping
 from typing import Any, Final, TypeVar
 
-from kio.static.primitive import i32Timedelta
-
 from barnabas.client.brokers import Address, Brokers
-from barnabas.client.connection import FETCH, Connection, make
 from barnabas.client.errors import Passing, Unreachable, check, refusal_of
 from barnabas.client.offset_listing import OffsetQuestion
 from barnabas.client.settings import Settings
@@ -21,6 +17,7 @@ from barnabas.core.errors import BarnabasError
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import iter_whole_batches
 from barnabas.spark.source.offsets import LATEST, Offsets
+from barnabas.wire.apis import FETCH
 
 _T = TypeVar("_T")
 
@@ -30,7 +27,6 @@ _READ_UNCOMMITTED: Final = 0
 _UNKNOWN_TOPIC: Final = 3
 _INVALID_TOPIC: Final = 17
 _SAMPLE_BYTES: Final = 64 * 1024
-_NO_WAIT: Final = i32Timedelta.parse(datetime.timedelta())
 
 
 class Lookup:
@@ -142,7 +138,7 @@ class Lookup:
         for leader, keys in self._by_leader(starts).items():
             connection = self._brokers.at(leader)
             for key in keys:  # one by one: an answer is bounded as a whole, and the first partition would fill it
-                answer = connection.call(self._sample_request(connection, key, starts[key]))
+                answer = connection.call(FETCH.key, self._sample_values(key, starts[key]))
                 for topic in answer.responses:
                     for each in topic.partitions:
                         size = _bytes_per_offset(each.records or b"")
@@ -150,24 +146,14 @@ class Lookup:
                             found[key] = size
         return found
 
-    def _sample_request(self, connection: Connection, key: TopicPartition, offset: int) -> Any:
-        messages = connection.messages(FETCH)
-        partition = make(
-            messages.FetchPartition,
-            partition=key.partition,
-            fetch_offset=offset,
-            partition_max_bytes=_SAMPLE_BYTES,
-        )
-        return make(
-            messages.FetchRequest,
-            replica_id=-1,
-            max_wait=_NO_WAIT,
-            min_bytes=0,
-            max_bytes=_SAMPLE_BYTES,
-            isolation_level=self._isolation,
-            topics=(messages.FetchTopic(topic=key.topic, partitions=(partition,)),),
-            forgotten_topics_data=(),
-        )
+    def _sample_values(self, key: TopicPartition, offset: int) -> Mapping[str, object]:
+        partition = {"partition": key.partition, "fetch_offset": offset, "partition_max_bytes": _SAMPLE_BYTES}
+        return {
+            "replica_id": -1,
+            "max_bytes": _SAMPLE_BYTES,
+            "isolation_level": self._isolation,
+            "topics": [{"topic": key.topic, "partitions": [partition]}],
+        }
 
     def _by_leader(self, keys: Iterable[TopicPartition]) -> dict[Address, list[TopicPartition]]:
         wanted = sorted(keys)

@@ -19,7 +19,7 @@
 | `group` | a stream's progress is committed as this consumer group | none |
 | `kafka.security.protocol`, `kafka.sasl.*`, `kafka.ssl.*` | TLS and logins, as in librdkafka | plaintext |
 | `kafka.default.api.timeout.ms` | how long an unreachable cluster is tried | 15000 |
-| `kafka.client.id` | how the readers introduce themselves | barnabas-spark |
+| `kafka.client.id` | the client id of the readers | barnabas-spark |
 
 (*) A stream that finds few records in several partitions reads them with one task.
 
@@ -212,7 +212,9 @@ def _check_mode(text: OptionText, mode: Mode) -> None:
 def _selection(text: OptionText) -> Selection:
     option = text.only_one_of(_SELECTIONS)
     if option is None:
-        raise InvalidOption(f"say which topics to read: one of the options {', '.join(map(repr, _SELECTIONS))}")
+        raise InvalidOption(
+            f"give one of the options that name the topics to read: {', '.join(map(repr, _SELECTIONS))}"
+        )
     value = text.text(option) or ""
     if option == "assign":
         return Selection(partitions=parse_partitions(option, value))
@@ -220,7 +222,7 @@ def _selection(text: OptionText) -> Selection:
         try:
             re.compile(value)
         except re.error as error:
-            raise InvalidOption(f"option {option!r} is {value!r}, which is no regular expression: {error}") from None
+            raise InvalidOption(f"option {option!r} is {value!r}, which is not a regular expression: {error}") from None
         return Selection(pattern=value)
     topics = tuple(sorted({name.strip() for name in value.split(",") if name.strip()}))
     if not topics:
@@ -296,14 +298,14 @@ def _group(text: OptionText) -> str | None:
     if group is not None and not group.strip():
         raise InvalidOption("option 'group' is empty; it is the name of a consumer group")
     if group is None and text.text(f"{_KAFKA}group.id") is not None:
-        _log.warning("option 'kafka.group.id' has no effect: nobody joins a group here; 'group' shows progress in one")
+        _log.warning("option 'kafka.group.id' has no effect: the source joins no group; 'group' shows progress in one")
     return group
 
 
 def _address(given: Mapping[str, str], text: OptionText) -> Address:
     option = text.only_one_of((_BOOTSTRAP, _BOOTSTRAP_SHORT))
     if option is None:
-        raise InvalidOption(f"option {_BOOTSTRAP!r} is missing: where are the brokers?")
+        raise InvalidOption(f"option {_BOOTSTRAP!r} is missing; it names the brokers")
     bootstrap = text.text(option) or ""
     if not all(_HOST_AND_PORT.fullmatch(each) for each in bootstrap.split(",")):
         raise InvalidOption(f"option {option!r} is {bootstrap!r}; it is a list such as 'host:9092,other:9092'")
@@ -324,7 +326,7 @@ def _client_settings(given: Mapping[str, str]) -> dict[str, str]:
         if not name.lower().startswith(_KAFKA) or setting in _OURS:
             continue
         if setting in _NOT_FOR_USERS:
-            raise InvalidOption(f"option {name!r} is not yours to set here: the reader decides on it")
+            raise InvalidOption(f"option {name!r} cannot be set: the reader decides on it")
         config[setting] = str(value)
     jaas = config.pop("sasl.jaas.config", None)
     if jaas is not None:

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from barnabas.core.model import TopicPartition
 from barnabas.spark.source.conditions import Conditions
-from barnabas.spark.source.data_loss import Backwards, Loss, Uncommitted, report_loss, report_uncommitted
+from barnabas.spark.source.data_loss import Backwards, Beyond, Loss, Uncommitted, report_loss, report_uncommitted
 from barnabas.spark.source.lookup import Lookup
 from barnabas.spark.source.offsets import EARLIEST, LATEST
 from barnabas.spark.source.options import ReadOptions
@@ -40,7 +40,7 @@ def batch_ranges(lookup: Lookup, keys: list[TopicPartition], options: ReadOption
         ranges = wanted
         problems = [Backwards(each.key, each.start_offset, each.end_offset) for each in wanted if each.count < 0]
     fail = options.fail_on_data_loss
-    report_loss([each for each in problems if not isinstance(each, Uncommitted)], fail=fail)
+    report_loss([_as_asked(each) for each in problems if not isinstance(each, Uncommitted)], fail=fail)
     waiting = [each for each in problems if isinstance(each, Uncommitted)]
     report_uncommitted(waiting, fail=fail)
     readable = {each.key: each.start_offset for each in waiting}
@@ -49,6 +49,14 @@ def batch_ranges(lookup: Lookup, keys: list[TopicPartition], options: ReadOption
         for each in ranges
     ]
     return _under_conditions(lookup, committed, options.conditions)
+
+
+def _as_asked(problem: Loss | Backwards) -> Loss | Backwards | Beyond:
+    """What options name behind the end of a partition need never have been there, as what a stream has planned was."""
+    if not isinstance(problem, Loss) or problem.end_offset is None or problem.latest is None:
+        return problem
+    is_behind = problem.start_offset >= problem.latest
+    return Beyond(problem.key, problem.end_offset, problem.latest) if is_behind else problem
 
 
 def _under_conditions(lookup: Lookup, ranges: Iterable[OffsetRange], conditions: Conditions) -> list[OffsetRange]:
@@ -68,9 +76,9 @@ def _from(range_: OffsetRange, first: int) -> OffsetRange:
 
 
 def available(lookup: Lookup, wanted: Iterable[OffsetRange]) -> tuple[list[OffsetRange], list[Loss]]:
-    """The parts of ranges that are there, and the losses; partitions that do not exist must have been left out.
+    """The parts of ranges that exist, and the losses; partitions that do not exist must have been left out.
 
-    What is behind the start of an open transaction is there: whoever reads it waits for the end of that.
+    Records behind the start of an open transaction exist: their readers wait for its end.
     """
     asked = [each for each in wanted if each.count > 0]
     found, problems = fit(asked, extents(lookup, [each.key for each in asked]))
@@ -86,7 +94,7 @@ def extents(lookup: Lookup, keys: Iterable[TopicPartition]) -> dict[TopicPartiti
 
 
 def fit(wanted: Iterable[OffsetRange], there: dict[TopicPartition, Extent]) -> tuple[list[OffsetRange], list[Problem]]:
-    """The parts of ranges that are there, in the order of the ranges, and what is wrong with the others."""
+    """The parts of ranges that exist, in the order of the ranges, and the problems of the others."""
     found: list[OffsetRange] = []
     problems: list[Problem] = []
     for each in wanted:

@@ -1,4 +1,4 @@
-"""What a user did wrong or a cluster refused, said in one line instead of a stack.
+"""Errors of the user or refusals of the cluster, reported in one line instead of a stack.
 
 Spark runs a data source in a Python worker and sends back the traceback of whatever it raises. A refusal's traceback
 tells a user nothing: where a refusal leaves our code, this asks Spark's worker, which ends with it, to leave it out.
@@ -24,7 +24,7 @@ _WORKER_MARKS: Final = (
 
 
 class InvalidOption(InvalidConfig):
-    """An option of the data source that does not exist, makes no sense, or contradicts another."""
+    """An option of the data source that does not exist, is invalid, or contradicts another."""
 
 
 class DataLoss(BarnabasError):

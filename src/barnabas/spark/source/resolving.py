@@ -16,7 +16,7 @@ def open_lookup(options: ReadOptions) -> Lookup:
 
 
 def select(lookup: Lookup, selection: Selection) -> list[TopicPartition]:
-    """The partitions that are there; of a topic that is not, none."""
+    """The existing partitions; none of a topic that does not exist."""
     if selection.partitions:
         there = lookup.partitions({key.topic for key in selection.partitions})
         return [key for key in selection.partitions if key.partition in there.get(key.topic, ())]
@@ -86,4 +86,4 @@ def check_named(keys: Iterable[TopicPartition], bound: Bound) -> None:
             raise InvalidOption(f"option {bound.option!r} names {key}, which does not exist or is not read")
     for key in sorted(read):
         if key not in said:
-            raise InvalidOption(f"option {bound.option!r} says nothing of {key}: name every partition that is read")
+            raise InvalidOption(f"option {bound.option!r} does not name {key}: name every partition that is read")

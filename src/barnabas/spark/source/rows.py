@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -58,7 +57,7 @@ def row_schema(*, include_headers: bool) -> StructType:
 
 
 def check_schema(schema: StructType) -> None:
-    """Refuse a user's schema that names a column which is not there, or another type for one that is."""
+    """Refuse a user's schema with an unknown column, or with another type for a known one."""
     for field in schema.fields:
         known = _TYPES.get(field.name)
         if known is None:
@@ -104,6 +103,8 @@ def _cast(column: Any, wanted: Any) -> Any:
 
 def _headers(column: Any, wanted: Any) -> Any:
     """Null where there are none, as in Spark's own source; the values are not copied."""
+    import pyarrow.compute as pc  # not for the planner of every query, which has no rows: it takes a while to load
+
     lengths = column.value_lengths()
     has_any = pc.greater(lengths, 0)
     pairs = column.values

@@ -89,7 +89,7 @@ class TaskPartition(InputPartition):
 def slice_up(
     planned: Sequence[OffsetRange], keys: Iterable[TopicPartition], topic_ids: Mapping[str, str], options: ReadOptions
 ) -> list[Task]:
-    """Tasks for the ranges that were found, in order, and for what is there later."""
+    """Tasks for the ranges that were found, in order, and for partitions that appear later."""
     tasks = [[each] for _, ranges in groupby(planned, lambda range_: range_.key) for each in _cut(list(ranges))]
     if not _is_fixed(options):
         covered = {each.key for each in planned}

@@ -3,11 +3,11 @@
 from enum import Enum
 
 
-class Step(Enum):
+class SourceStep(Enum):
     """How far the read of a task has come."""
 
     PART_READ = "part-read"  # rows were handed on; whether there are more is not known yet
 
 
-def reached(step: Step) -> None:
+def reached(step: SourceStep) -> None:
     """Nothing, unless a test wants to know."""

@@ -55,7 +55,7 @@ class StreamPlanner:
         self._watch.note_batch()
 
     def stop_at_what_is_there(self) -> None:
-        """Read up to what there is now, and no further."""
+        """Read up to the current ends, and no further."""
         self._target = dict(self._watch.ends({}))
 
     def next_end(self, reached: Position, *, is_limited: bool) -> Position:
@@ -113,7 +113,7 @@ class StreamPlanner:
         return [topic for topic, before in sorted(position.topic_ids.items()) if now.get(topic, before) != before]
 
     def _behind_open_transactions(self, offsets: Offsets) -> Offsets:
-        """Those that are there but cannot be read by this query yet, as when it has read what was not committed."""
+        """Those that exist but cannot be read by this query yet, as when it has read uncommitted records."""
         if not offsets:
             return {}
         watermarks = self._lookup.high_watermarks(offsets)

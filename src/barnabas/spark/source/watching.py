@@ -70,7 +70,7 @@ class Watch:
         return self._ends
 
     def newest(self) -> Offsets:
-        """The ends that were found last; for whoever only wants to show them."""
+        """The ends that were found last; for display only."""
         if not self._ends:
             self._look()
         return self._ends

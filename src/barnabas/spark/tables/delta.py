@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from barnabas.core.errors import InvalidRequest
 from barnabas.spark.tables import fitting, merging, steps, tombstones
 from barnabas.spark.tables.files import WrittenFile, without
-from barnabas.spark.tables.identity import UNKNOWN, Batch, is_same
+from barnabas.spark.tables.identity import UNKNOWN, Batch, follows, is_same
 from barnabas.spark.tables.settings import DELETE_COLUMN, TableSettings
-from barnabas.spark.tables.steps import Step
+from barnabas.spark.tables.steps import TableStep
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,10 +32,12 @@ def is_done(table: "DeltaTable", settings: TableSettings, batch: Batch) -> bool:
     """Whether the table has this batch already."""
     number = table.transaction_version(batch.query_id)
     source = table.transaction_version(f"{batch.query_id}{_SOURCE}")
-    if number is None or number < batch.number:
+    if number is None:
         return False
-    topics = _topics_of(table, batch.query_id, number)
-    last = Batch(batch.query_id, number, UNKNOWN if source is None else source, topics)
+    last = Batch(batch.query_id, number, UNKNOWN if source is None else source)
+    if follows(batch, last, settings.checkpoint):
+        return False
+    last = last._replace(topics=_topics_of(table, batch.query_id, number))
     return is_same(batch, last, f"the table {settings.path}")
 
 
@@ -58,7 +60,7 @@ def commit_files(
     table = _prepare(settings, schema)
     if is_done(table, settings, batch):
         return
-    steps.reached(Step.READY, settings.path)
+    steps.reached(TableStep.READY, settings.path)
     from deltalake.transaction import AddAction, RemoveAction
 
     # The time only says to people how old a file is; a version's own time is in its commit.
@@ -73,20 +75,20 @@ def commit_files(
         partition_by=list(settings.partition_by),
         commit_properties=_properties(batch),
     )
-    steps.reached(Step.COMMITTED, settings.path)
+    steps.reached(TableStep.COMMITTED, settings.path)
 
 
 def merge_files(settings: TableSettings, schema: "pa.Schema", files: Sequence[WrittenFile], *, batch: Batch) -> None:
     """Upsert the rows of staged files, the newest of each key, once; then remove the files."""
     table = _prepare(settings, without(schema, [DELETE_COLUMN]))
     if not is_done(table, settings, batch):
-        steps.reached(Step.READY, settings.path)
+        steps.reached(TableStep.READY, settings.path)
         rows = merging.newest_per_key(merging.read_staged(settings, files), settings)
         rows = tombstones.hold_back(rows, settings, query_id=batch.query_id, batch_id=batch.number)
         _merge(table, rows, settings, _properties(batch))
-        steps.reached(Step.COMMITTED, settings.path)
+        steps.reached(TableStep.COMMITTED, settings.path)
     merging.remove_staged(settings, batch.query_id, batch.number)
-    steps.reached(Step.CLEARED, settings.path)
+    steps.reached(TableStep.CLEARED, settings.path)
 
 
 def fit_schema(table: "DeltaTable", settings: TableSettings, schema: "pa.Schema") -> None:
@@ -96,7 +98,7 @@ def fit_schema(table: "DeltaTable", settings: TableSettings, schema: "pa.Schema"
     missing = refuse_misfits(table, settings, schema)
     if missing:
         table.alter.add_columns([Field(each.name, each.type, nullable=True) for each in missing])
-        steps.reached(Step.EVOLVED, settings.path)
+        steps.reached(TableStep.EVOLVED, settings.path)
 
 
 def refuse_misfits(table: "DeltaTable", settings: TableSettings, schema: "pa.Schema") -> list[Any]:
@@ -180,7 +182,7 @@ def _open_or_create(settings: TableSettings, schema: "pa.Schema") -> "DeltaTable
         fitting.refuse_columns(settings.path, [], schema)
         partition_by = list(settings.partition_by)
         made: DeltaTable = deltalake.DeltaTable.create(settings.path, schema, mode="ignore", partition_by=partition_by)
-        steps.reached(Step.CREATED, settings.path)
+        steps.reached(TableStep.CREATED, settings.path)
         return made
     refuse_partitions(table, settings)
     return table

@@ -121,7 +121,7 @@ def open_filesystem(root: str, path: str = "") -> tuple[Any, str]:
 
 
 def write_durably(filesystem: Any, path: str, content: bytes) -> None:
-    """Make a file that is on disk, whole, when this returns, and is not there before."""
+    """Create a file that is on disk, complete, when this returns, and does not exist before."""
     filesystem.create_dir(path.rpartition("/")[0], recursive=True)
     is_local = filesystem.type_name == "local"  # elsewhere an object is there as a whole or not at all
     unfinished = f"{path}.unfinished" if is_local else path

@@ -1,6 +1,7 @@
-"""Whether rows fit a table that is there, in the words of people: which column, which type here and there, what to do.
+"""Whether rows fit a table that is there, reported for users: which column, its type in the table and in the rows, what
+to do.
 
-Asked when a pipeline is validated or started, so that nobody waits for a first batch to hear of it, and again by every
+Checked when a pipeline is validated or started, so that the first batch is not needed to find out, and again by every
 commit: a table may change meanwhile. Changes nothing, and creates nothing.
 """
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def check_fits(settings: TableSettings, frame: "DataFrame") -> None:
-    """Refuse a frame whose rows the table cannot have. A table that is not there yet will have what it needs.
+    """Refuse a frame whose rows the table cannot have. A table that does not exist yet will get the columns it needs.
 
-    Over Connect the table is where the server is: there the first commit asks.
+    Over Connect the table is where the server is: there the first commit checks.
     """
     if is_connected(frame.sparkSession):
         return

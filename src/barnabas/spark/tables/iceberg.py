@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.core.errors import InvalidRequest
 from barnabas.spark.tables import fitting, iceberg_merge, merging, steps, tombstones
 from barnabas.spark.tables.files import WrittenFile, local_path, open_filesystem, without
-from barnabas.spark.tables.identity import UNKNOWN, Batch, is_same
+from barnabas.spark.tables.identity import UNKNOWN, Batch, follows, is_same
 from barnabas.spark.tables.settings import DELETE_COLUMN, TableSettings
-from barnabas.spark.tables.steps import Step
+from barnabas.spark.tables.steps import TableStep
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,13 +57,13 @@ def merge_files(settings: TableSettings, schema: "pa.Schema", files: Sequence[Wr
 
     _commit(settings, without(schema, [DELETE_COLUMN]), batch, merge)
     merging.remove_staged(settings, batch.query_id, batch.number)
-    steps.reached(Step.CLEARED, settings.path)
+    steps.reached(TableStep.CLEARED, settings.path)
 
 
 def _commit(
     settings: TableSettings, schema: "pa.Schema", batch: Batch, change: Callable[["Table", "Transaction"], None]
 ) -> None:
-    """Change the table, once; again and again if others change it meanwhile, but not for ever."""
+    """Change the table, once; repeatedly if others change it meanwhile, but not forever."""
     from pyiceberg.exceptions import CommitFailedException
 
     for left in reversed(range(_ATTEMPTS)):
@@ -71,7 +71,7 @@ def _commit(
         _fit_schema(table, settings, schema)
         if is_done(table, settings, batch):
             return
-        steps.reached(Step.READY, settings.path)
+        steps.reached(TableStep.READY, settings.path)
         try:
             _change(table, change, _marks(batch))
         except CommitFailedException:
@@ -79,7 +79,7 @@ def _commit(
                 raise
             time.sleep(_AGAIN_S)
         else:
-            steps.reached(Step.COMMITTED, settings.path)
+            steps.reached(TableStep.COMMITTED, settings.path)
             return
 
 
@@ -91,7 +91,7 @@ def is_done(table: "Table", settings: TableSettings, batch: Batch) -> bool:
     number, _, source = mark.partition(":")
     topics = table.properties.get(f"{_TOPICS}{batch.query_id}", "")
     last = Batch(batch.query_id, int(number), int(source or UNKNOWN), topics)
-    return is_same(batch, last, f"the table {settings.table}")
+    return not follows(batch, last, settings.checkpoint) and is_same(batch, last, f"the table {settings.table}")
 
 
 def _marks(batch: Batch) -> dict[str, str]:
@@ -164,7 +164,7 @@ def _open_or_create(settings: TableSettings, schema: "pa.Schema") -> "Table":
             with transaction.update_spec() as spec:
                 for name in settings.partition_by:
                     spec.add_identity(name)
-    steps.reached(Step.CREATED, settings.path)
+    steps.reached(TableStep.CREATED, settings.path)
     made: Table = catalog.load_table(settings.table)
     return made
 
@@ -173,7 +173,7 @@ def _fit_schema(table: "Table", settings: TableSettings, schema: "pa.Schema") ->
     if refuse_misfits(table, settings, schema):
         with table.update_schema() as update:
             update.union_by_name(schema)
-        steps.reached(Step.EVOLVED, settings.path)
+        steps.reached(TableStep.EVOLVED, settings.path)
 
 
 def refuse_misfits(table: "Table", settings: TableSettings, schema: "pa.Schema") -> list[str]:

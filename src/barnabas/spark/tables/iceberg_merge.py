@@ -1,4 +1,4 @@
-"""An upsert into an Iceberg table: the rows of the keys that a batch has are read, and written anew as they are to be.
+"""An upsert into an Iceberg table: the rows of the keys that a batch has are read, merged, and written again.
 
 That is copy on write: files with such rows are written again without them, and readers need know nothing of deletes.
 """

@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from barnabas.core.errors import InvalidRequest
-from barnabas.spark.checkpoints import begin_anew
+from barnabas.spark.checkpoints import begin_anew, source_offsets
 
 UNKNOWN: Final = 0
 _DIGITS: Final = 15  # of a digest, so that a fingerprint fits where a table keeps a version
@@ -26,20 +26,30 @@ def fingerprint(digest: str, row_count: int) -> int:
     return int(digest[:_DIGITS], 16) + 1 << 1 if digest else row_count << 1 | 1
 
 
-def is_same(batch: Batch, last: Batch | None, where: str) -> bool:
-    """Whether a table whose last batch of a query is `last` has this one. One that it cannot have is refused."""
-    if last is None or last.number < batch.number:
+def follows(batch: Batch, last: Batch, checkpoint: str | None) -> bool:
+    """Whether a batch comes after the last one that a table has of its query.
+
+    Not if its checkpoint has that one with other offsets. Those between may have had no rows, and then nobody has
+    looked at the table for them.
+    """
+    if last.number >= batch.number:
         return False
+    digest = source_offsets(checkpoint, last.number).digest
+    return not digest or not _differ(last.fingerprint, fingerprint(digest, row_count=0))
+
+
+def is_same(batch: Batch, last: Batch, where: str) -> bool:
+    """Whether the last batch of a query in a table, which this one does not follow, is this one; refused if not."""
     if last.number > batch.number:
         raise InvalidRequest(
             f"{where} has batch {last.number} of query {batch.query_id} already, and this is batch {batch.number}: "
             "this is an old copy of the checkpoint, or two queries run from one checkpoint. Nothing was added. Go on "
             f"with the newest checkpoint. Without it, {begin_anew(last.topics, 'what the table has')}"
         )
-    if _differ(last.fingerprint, batch.fingerprint):
-        what = "another count of rows" if batch.fingerprint % 2 else "other offsets of its source"
+    if last.number < batch.number or _differ(last.fingerprint, batch.fingerprint):
+        what = "other offsets of its source" if last.fingerprint % 2 == 0 else "another count of rows"
         raise InvalidRequest(
-            f"{where} has batch {batch.number} of query {batch.query_id} already, with {what}: "
+            f"{where} has batch {last.number} of query {batch.query_id} already, with {what}: "
             "this is an old copy of the checkpoint. Nothing was added. Go on with the newest checkpoint. Without it, "
             + begin_anew(last.topics, "what the table has")
         )

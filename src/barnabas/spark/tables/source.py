@@ -25,7 +25,7 @@ from barnabas.spark.tables.files import PartFiles, WrittenFile, read_batches, ta
 from barnabas.spark.tables.fitting import plain_types
 from barnabas.spark.tables.identity import Batch, fingerprint
 from barnabas.spark.tables.settings import TableSettings
-from barnabas.spark.tables.steps import Step
+from barnabas.spark.tables.steps import TableStep
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -172,7 +172,7 @@ class _TwoPhases:
         )
         written = files.write(batch for batch in iterator if batch.num_rows)
         if written:
-            steps.reached(Step.WRITTEN, self._settings.path)
+            steps.reached(TableStep.WRITTEN, self._settings.path)
         return FilesWritten(query_id, batch_id, [_prefixed(prefix, each) for each in written])
 
     def _add(self, messages: Sequence[WriterCommitMessage | None]) -> None:

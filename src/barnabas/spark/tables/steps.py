@@ -3,7 +3,7 @@
 from enum import Enum
 
 
-class Step(Enum):
+class TableStep(Enum):
     """How far the batch of a table has come. In tasks the first, in the driver all others."""
 
     WRITTEN = "written"  # the files of a task are on disk, to be added or merged; the driver has not heard
@@ -14,5 +14,5 @@ class Step(Enum):
     CLEARED = "cleared"  # of a merge: what was staged is gone; Spark's commit log still does not have the batch
 
 
-def reached(step: Step, table: str) -> None:
+def reached(step: TableStep, table: str) -> None:
     """Nothing, unless a test wants to know. `table` is where it is."""

@@ -1,9 +1,9 @@
-"""One round of compaction, as far as it needs no owner: reads closed segments, writes cleaned ones beside them.
+"""One round of compaction, the part that needs no owner: reads closed segments, writes cleaned ones beside them.
 
-A plan holds everything it needs by value, so it may run in any thread while the log goes on: it reads files that do
-not change and writes files that nobody knows. If the log is cut meanwhile, what is read may make no sense; that is
-`LogChanged`, and costs nothing but the work. Damage is `CorruptLog`, and a disk that fails or is full an `OSError`.
-Whatever is raised, no file is left behind and none of the log's was touched.
+A plan holds everything it needs by value, so it may run in any thread while the log goes on: it reads files that do not
+change and writes files that nothing refers to yet. If the log is truncated meanwhile, the data read may be
+inconsistent; that is `LogChanged`, and only the work is lost. Damage is `CorruptLog`, and a disk that fails or is full
+an `OSError`. Whatever is raised, no file is left behind and none of the log's was touched.
 
 Two passes: the dirty part into the key map, as far as that holds, then all segments up to there through the filter.
 Consecutive segments that became small are merged, so that `segment.bytes` is reached again.
@@ -17,8 +17,8 @@ from barnabas.core.errors import BarnabasError, CorruptLog, InvalidConfig
 from barnabas.core.records.record import payload
 from barnabas.storage.compaction.filter import BatchFilter, Rules
 from barnabas.storage.compaction.key_map import Engine, KeyMap, make_key_map
-from barnabas.storage.compaction.output import CleanedSegment, Output, output_files
-from barnabas.storage.compaction.transactions import Transactions
+from barnabas.storage.compaction.output import CleanedSegment, FinishedSegment, output_files
+from barnabas.storage.compaction.transactions import SeenTransactions
 from barnabas.storage.disk import Disk, File
 from barnabas.storage.names import repair_command
 from barnabas.storage.offset_index import MAX_RELATIVE_OFFSET
@@ -32,7 +32,7 @@ Pace: TypeAlias = Callable[[int], None]
 
 
 class LogChanged(Exception):
-    """The log was cut or removed under a running compaction. Nothing is wrong; plan again."""
+    """The log was truncated or removed during a compaction. This is not an error; plan again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ class CompactionResult:
 
     plan: "CompactionPlan"
     cleaned_to: int
-    outputs: tuple[Output, ...]
+    outputs: tuple[FinishedSegment, ...]
     keys: int
     """How many different keys the dirty part had."""
     key_map_bytes: int
 
     @property
     def freed_bytes(self) -> int:
-        """How much smaller the log gets."""
+        """The bytes by which the log shrinks."""
         return sum(
             sum(source.size for source in self.plan.sources if output.replaces(source.base_offset)) - output.size
             for output in self.outputs
@@ -95,7 +95,7 @@ class CompactionPlan:
         try:
             return _Cleaning(self, pace).run()
         except (FileNotFoundError, SegmentGone) as error:
-            raise LogChanged(f"{self.directory} was cut or removed: {error}") from error
+            raise LogChanged(f"{self.directory} was truncated or removed: {error}") from error
 
 
 class _Cleaning:
@@ -104,10 +104,10 @@ class _Cleaning:
     def __init__(self, plan: CompactionPlan, pace: Pace) -> None:
         self._plan = plan
         self._pace = pace
-        self._transactions = Transactions(plan.aborted)
+        self._transactions = SeenTransactions(plan.aborted)
         self._last_markers: dict[int, int] = {}
         self._writing: CleanedSegment | None = None
-        self._outputs: list[Output] = []
+        self._outputs: list[FinishedSegment] = []
 
     def run(self) -> CompactionResult:
         plan = self._plan
@@ -138,7 +138,7 @@ class _Cleaning:
     # The first pass
 
     def _fill(self, key_map: KeyMap) -> int:
-        """Add the dirty part to the map; returns the offset it covers all before, at the start of a batch."""
+        """Add the dirty part to the map; returns the offset, at the start of a batch, up to which it is complete."""
         plan = self._plan
         for source in plan.sources:
             if source.end_base_offset <= plan.dirty_start:
@@ -236,7 +236,7 @@ class _Cleaning:
             raise bad.as_corrupt_log() from bad
 
 
-def remove_outputs(plan: CompactionPlan, outputs: list[Output] | tuple[Output, ...]) -> None:
+def remove_outputs(plan: CompactionPlan, outputs: list[FinishedSegment] | tuple[FinishedSegment, ...]) -> None:
     """Remove the files of outputs that will not be used."""
     for output in outputs:
         for path in output_files(plan.directory, output):
@@ -254,6 +254,6 @@ def _first_position(source: Source, file: File, offset: int) -> int:
 
 def _corrupt(source: Source, batch: FoundBatch, error: BarnabasError) -> CorruptLog:
     return CorruptLog(
-        f"{source.segment.log_path} at position {batch.position} cannot be compacted: {error}. To step over the batch, "
+        f"{source.segment.log_path} at position {batch.position} cannot be compacted: {error}. To skip the batch, "
         f"stop the node and run: {repair_command(source.segment.log_path)}"
     )

@@ -1,4 +1,4 @@
-"""Which part of a log may be compacted, and whether that is worth doing now. Values in, values out.
+"""Which part of a log may be compacted, and whether it is due now. Values in, values out.
 
 A log has three parts. Below `dirty_start` it is *clean*: every key has one record there. From there to `end_offset`
 it is *dirty*: that is what a round of compaction reads into its key map. What follows cannot be touched yet: the
@@ -14,7 +14,7 @@ from barnabas.storage.config import LogConfig
 
 
 class SegmentFacts(NamedTuple):
-    """What deciding asks of a segment. The timestamps of a clean one, or that no setting asks for, may stay unknown."""
+    """What the decision needs of a segment. Timestamps that are not needed may stay unknown."""
 
     base_offset: int
     size: int
@@ -78,7 +78,7 @@ def first_dirty_offset(cleaned_to: int, *, log_start_offset: int, end_offset: in
 def must_roll(active: SegmentFacts, config: LogConfig, *, now_ms: int) -> bool:
     """Whether the active segment must be closed for its records to be compacted within `max.compaction.lag.ms`.
 
-    Kafka closes it at the first append after that time; a log that is not appended to must keep the promise, too.
+    Kafka closes it at the first append after that time; here it also happens to a log without appends.
     """
     return active.size > 0 and _is_older(active.first_timestamp, config.max_compaction_lag_ms, now_ms)
 

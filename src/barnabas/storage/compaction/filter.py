@@ -1,6 +1,6 @@
-"""What becomes of each batch: copied as it is, rebuilt without the records that go, emptied, or left out.
+"""The fate of each batch: copied unchanged, rebuilt without the removed records, emptied, or left out.
 
-The rules, in the order they are asked:
+The rules, in the order they apply:
 
 - From the end of the key map on everything stays as it is; only transactions are followed.
 - Data of an aborted transaction goes. A marker stays while the log has a batch of its transaction.
@@ -37,7 +37,7 @@ from barnabas.core.records.compression import compress
 from barnabas.core.records.control import read_marker
 from barnabas.core.records.record import payload
 from barnabas.storage.compaction.key_map import KeyMap, PlainSelection, Selection, read_records
-from barnabas.storage.compaction.transactions import Transactions
+from barnabas.storage.compaction.transactions import SeenTransactions
 from barnabas.storage.txn_index import AbortedTransaction
 
 _INT64_MIN: Final = -(2**63)
@@ -53,7 +53,7 @@ class KeptBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the filter goes by, apart from keys and transactions."""
+    """The input of the filter, apart from keys and transactions."""
 
     now_ms: int
     delete_retention_ms: int
@@ -71,9 +71,9 @@ class Rules:
 
 
 class BatchFilter:
-    """Takes the batches of a log one after the other, from the first on, and says what stays of each."""
+    """Takes the batches of a log in order, from the first on, and decides what remains of each."""
 
-    def __init__(self, key_map: KeyMap, transactions: Transactions, rules: Rules) -> None:
+    def __init__(self, key_map: KeyMap, transactions: SeenTransactions, rules: Rules) -> None:
         self._keys = key_map
         self._transactions = transactions
         self._rules = rules
@@ -82,7 +82,7 @@ class BatchFilter:
         """Entries for the transaction index, of the markers since the list was last taken."""
 
     def clean(self, header: BatchHeader, data: Buffer) -> KeptBatch | None:
-        """What stays of the next batch: `data` itself when all of it does, None when nothing does."""
+        """What remains of the next batch: `data` itself if all of it does, None if nothing does."""
         if header.is_control:
             return self._clean_control(header, data)
         self._transactions.note_data(header)

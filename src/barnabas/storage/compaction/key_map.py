@@ -1,8 +1,8 @@
-"""The newest offset of each key, and which records of a batch that leaves.
+"""The newest offset of each key, and which records of a batch remain because of that.
 
-Two implementations that agree to the byte: `PlainKeyMap` here, which is always there, and `native.NativeKeyMap`, which
-takes a small part of the time, releases the interpreter, and is used where numba is installed. Both are bounded by
-a budget of bytes, and say so when it is spent; what was added until then stays right.
+Two implementations that agree to the byte: `PlainKeyMap` here, which is always available, and `native.NativeKeyMap`,
+which takes a small part of the time, releases the interpreter lock, and is used if numba is installed. Both are bounded
+by a budget of bytes, and report when it is spent; what was added until then stays valid.
 
 A record stays if it has a key, no newer record of that key is in the map, and it is no tombstone that may go. A
 record without a key could never be replaced or deleted, so it goes; Kafka refuses such records when they are produced
@@ -71,8 +71,8 @@ class KeyMap(Protocol):
     def add(self, header: BatchHeader, payload: Buffer) -> bool:
         """Note the keys of a batch; False when the budget is spent.
 
-        A batch that was refused is in the map in part. That does no harm to a caller who then keeps that batch
-        whole: what the map lets go has a newer record there.
+        A refused batch is partly in the map. That is harmless if the caller keeps that batch whole: what the map
+        removes has a newer record there.
         """
         ...
 
@@ -109,7 +109,7 @@ def make_key_map(engine: Engine, *, max_bytes: int, dirty_bytes: int, hash_key: 
 
 
 class PlainKeyMap:
-    """A dict of whole keys, filled by a reader that looks at no more of a record than it must."""
+    """A dict of whole keys, filled by a reader that reads only the necessary part of a record."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -191,7 +191,7 @@ class PlainSelection:
 
 
 def read_records(header: BatchHeader, payload: Buffer) -> Iterator[FoundRecord]:
-    """Each record of a decompressed batch, up to its value's length; what follows in it is not looked at."""
+    """Each record of a decompressed batch, up to the length of its value; the rest of it is not read."""
     check_counts(header, len(payload))
     data = bytes(payload)  # so that a key is a single slice that a dict takes
     try:
@@ -215,7 +215,7 @@ def _read_records(data: bytes, header: BatchHeader) -> Iterator[FoundRecord]:  #
             length, at = read_varint(data, at)
         end = at + length
         if length < MIN_RECORD_SIZE - 1 or end > size:
-            raise _bad(header, f"a record claims {length} bytes, {size - at} are there")
+            raise _bad(header, f"a record claims {length} bytes, {size - at} are left")
         byte = data[at + 1]
         if byte < 0x80:
             delta, rest = (byte >> 1) ^ -(byte & 1), at + 2

@@ -1,7 +1,7 @@
-"""A cleaned segment while it is written: the log, its indexes and its transaction index, each under a name of its own.
+"""A cleaned segment while it is written: the log, its indexes and its transaction index, each under a temporary name.
 
 Until it differs from its source nothing is written at all, for most clean segments do not change from one round to
-the next. What is written counts for nothing before `swap.apply` has renamed it; `recovery` removes it after a crash.
+the next. What is written has no effect before `swap.apply` has renamed it; `recovery` removes it after a crash.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _MAX_SIZE: Final = 2**31 - 1  # positions in an index have 32 bits
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class FinishedSegment:
     """A finished, synced cleaned segment that replaces the segments with a base offset in [base, end base)."""
 
     base_offset: int
@@ -27,7 +27,7 @@ class Output:
     size: int
 
     def replaces(self, base_offset: int) -> bool:
-        """Whether the segment with this base offset goes when this one comes."""
+        """Whether this output replaces the segment with this base offset."""
         return self.base_offset <= base_offset < self.end_base_offset
 
 
@@ -68,15 +68,15 @@ class CleanedSegment:
                 self._write()
 
     def part_from_source(self) -> None:
-        """What comes next is not what comes next in the source: write what was the same until here."""
+        """The next batch differs from the source: write what was identical so far."""
         if self._file is not None:
             return
         self._file = self._create(self._path(LOG))
         for position in range(0, self.size, _WRITE_SIZE):
             self._file.write(position, self._source.read(position, min(_WRITE_SIZE, self.size - position)))
 
-    def finish(self, end_base_offset: int, aborted: list[AbortedTransaction]) -> Output:
-        """Make all of it durable, under names that mean nothing yet."""
+    def finish(self, end_base_offset: int, aborted: list[AbortedTransaction]) -> FinishedSegment:
+        """Make everything durable, under temporary names."""
         assert self._file is not None
         self._write()
         self._file.sync()
@@ -87,7 +87,7 @@ class CleanedSegment:
         # Always there, even if empty: that it is gone is how a repeated swap knows it was put in place.
         txn_index = swap_txn_index_file(self._directory, self.base_offset, end_base_offset)
         self._write_file(txn_index, encode_aborted(aborted))
-        return Output(self.base_offset, end_base_offset, self.size)
+        return FinishedSegment(self.base_offset, end_base_offset, self.size)
 
     def discard(self) -> None:
         """Remove what was written."""
@@ -121,7 +121,7 @@ def cleaned_file(directory: str, base_offset: int, suffix: str) -> str:
     return segment_file(directory, base_offset, suffix) + CLEANED
 
 
-def output_files(directory: str, output: Output) -> list[str]:
+def output_files(directory: str, output: FinishedSegment) -> list[str]:
     """The files of a finished output, the log first."""
     return [
         cleaned_file(directory, output.base_offset, LOG),

@@ -88,7 +88,7 @@ def plan_compaction(
 
 
 def _stable_offset(log: Log, high_watermark: int | None) -> int:
-    """Before it every transaction is known to have ended, and how."""
+    """The offset below which the end of every transaction is known."""
     if high_watermark is not None:
         return log.last_stable_offset(high_watermark)
     # Not `last_stable_offset(log.end_offset)`, which would take that for the high watermark from then on.

@@ -1,4 +1,4 @@
-"""Putting cleaned segments in the place of what they were made from, by the owner of the log.
+"""Replacing segments by the cleaned ones made from them, by the owner of the log.
 
 The order is what makes a crash harmless:
 
@@ -7,15 +7,15 @@ The order is what makes a crash harmless:
 2. The cleaned logs are renamed to names that say what they replace, and the directory is synced. That is the commit:
    from here on recovery finishes the swap, before it only removes leftovers. A crash may commit some segments
    and not others; each is right by itself.
-3. The swap is finished (`interrupted.finish_swaps`), transaction indexes included. There is no way back, so whatever
-   has to be opened for that is opened before 2, where it can still be refused.
-4. The indexes follow. One that a crash loses is made anew from the log.
+3. The swap is finished (`interrupted.finish_swaps`), transaction indexes included. It cannot be undone, so everything
+   that has to be opened for it is opened before 2, where it can still be refused.
+4. The indexes follow. One that a crash loses is rebuilt from the log.
 5. The cleaner's checkpoint is raised. A crash before that costs a round over the same records.
 """
 
 from barnabas.core.errors import StorageExhausted
 from barnabas.storage.compaction.cleaner import CompactionPlan, CompactionResult, remove_outputs
-from barnabas.storage.compaction.output import Output, cleaned_file, output_files
+from barnabas.storage.compaction.output import FinishedSegment, cleaned_file, output_files
 from barnabas.storage.disk import OpenDirectory
 from barnabas.storage.interrupted import finish_swaps
 from barnabas.storage.log import Log
@@ -24,7 +24,7 @@ from barnabas.storage.segment import Segment
 
 
 def apply(log: Log, result: CompactionResult) -> bool:
-    """Swap what a run made into the log. False when the log was cut meanwhile, so that nothing of it holds."""
+    """Swap the result of a run into the log. False if the log was truncated meanwhile, which makes the result void."""
     if not is_current(log, result.plan) or not _is_complete(result):
         discard(result)
         return False
@@ -38,7 +38,7 @@ def apply(log: Log, result: CompactionResult) -> bool:
 
 
 def discard(result: CompactionResult) -> None:
-    """Remove what a run made, and forget about it."""
+    """Discard the result of a run."""
     remove_outputs(result.plan, result.outputs)
 
 
@@ -49,7 +49,7 @@ def is_current(log: Log, plan: CompactionPlan) -> bool:
 
 
 def _is_complete(result: CompactionResult) -> bool:
-    """Whether the files are there: a log that was deleted took them along."""
+    """Whether the files exist: deleting a log removes them."""
     disk, directory = result.plan.disk, result.plan.directory
     return all(disk.exists(path) for output in result.outputs for path in output_files(directory, output))
 
@@ -79,7 +79,7 @@ def _swap_or_discard(log: Log, result: CompactionResult) -> None:
         _remove_useless(log, result.outputs)
 
 
-def _commit(log: Log, outputs: tuple[Output, ...], opened: OpenDirectory) -> None:
+def _commit(log: Log, outputs: tuple[FinishedSegment, ...], opened: OpenDirectory) -> None:
     disk, directory = log.context.files.disk, log.directory
     try:
         for output in outputs:
@@ -96,11 +96,11 @@ def _commit(log: Log, outputs: tuple[Output, ...], opened: OpenDirectory) -> Non
     opened.sync()
 
 
-def _swap_name(directory: str, output: Output) -> str:
+def _swap_name(directory: str, output: FinishedSegment) -> str:
     return swap_file(directory, output.base_offset, output.end_base_offset)
 
 
-def _finish(log: Log, outputs: tuple[Output, ...], names: list[str], opened: OpenDirectory) -> None:
+def _finish(log: Log, outputs: tuple[FinishedSegment, ...], names: list[str], opened: OpenDirectory) -> None:
     disk, directory = log.context.files.disk, log.directory
     for segment in _replaced(log, outputs):
         segment.retire()  # before other files take its names: a lookup in another thread must not mix the two
@@ -113,7 +113,7 @@ def _finish(log: Log, outputs: tuple[Output, ...], names: list[str], opened: Ope
     _take_over(log, outputs)
 
 
-def _take_over(log: Log, outputs: tuple[Output, ...]) -> None:
+def _take_over(log: Log, outputs: tuple[FinishedSegment, ...]) -> None:
     """Give the log its new segments."""
     replaced = _replaced(log, outputs)
     cleaned = [
@@ -130,19 +130,22 @@ def _take_over(log: Log, outputs: tuple[Output, ...]) -> None:
     log.set_segments(sorted([*kept, *cleaned], key=lambda segment: segment.base_offset))
 
 
-def _remove_useless(log: Log, outputs: tuple[Output, ...]) -> None:
-    """Remove what the swap left without use. What stays does no harm; opening the log, or the next swap, removes it."""
+def _remove_useless(log: Log, outputs: tuple[FinishedSegment, ...]) -> None:
+    """Remove files that the swap made obsolete.
+
+    Any that remain do no harm; opening the log, or the next swap, removes them.
+    """
     _remove_empty(log)
     for output in outputs:
         log.producer_files.remove_between(output.base_offset, output.end_base_offset)
 
 
-def _replaced(log: Log, outputs: tuple[Output, ...]) -> list[Segment]:
+def _replaced(log: Log, outputs: tuple[FinishedSegment, ...]) -> list[Segment]:
     return [segment for segment in log.segments if any(output.replaces(segment.base_offset) for output in outputs)]
 
 
 def _remove_empty(log: Log) -> None:
-    """Remove segments with nothing left: a reader goes on to the next. The first stays, for the log starts there."""
+    """Remove empty segments: readers continue in the next. The first stays, since the log starts there."""
     empty = [segment for segment in log.segments[1:-1] if segment.size == 0]
     if not empty:
         return

@@ -1,9 +1,9 @@
 """What a round of compaction must know of transactions: which data was aborted, and which markers still matter.
 
-A marker matters as long as the log holds a batch of its transaction, even an emptied one: without it the transaction
-would be open again to whoever replays the log. An entry of the transaction index matters exactly as long as its
-transaction has such a batch. An entry that outlives its marker would do harm: a consumer that is told of it drops
-everything its producer wrote, until it meets the marker.
+A marker matters as long as the log holds a batch of its transaction, even an emptied one: without it a replay of the
+log would find the transaction open. An entry of the transaction index matters exactly as long as its transaction has
+such a batch. An entry that outlives its marker would do harm: a consumer that is told of it drops everything its
+producer wrote, until it meets the marker.
 
 Batches must be noted in the order of the log, from its first on.
 """
@@ -18,8 +18,8 @@ from barnabas.storage.txn_index import AbortedTransaction
 _marker_offset = attrgetter("last_offset")
 
 
-class Transactions:
-    """The transactions met so far on the way through a log."""
+class SeenTransactions:
+    """The transactions found so far in a log."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._aborted: dict[int, list[AbortedTransaction]] = {}
@@ -35,7 +35,7 @@ class Transactions:
         return transaction is not None and transaction.first_offset <= header.base_offset
 
     def note_data(self, header: BatchHeader) -> None:
-        """The next batch is one of data, whatever becomes of it."""
+        """The next batch is a data batch, kept or not."""
         if header.is_transactional:
             self._with_data.add(header.producer_id)
 

@@ -1,12 +1,14 @@
 """A coordinator of both kinds of groups for tests, and a group of classic members that may be converted."""
 
+from barnabas.core.coordination import SetTimer
 from barnabas.core.errors import BarnabasError, RebalanceInProgress
-from barnabas.core.groups import classic, consumer_classic
-from barnabas.core.groups.classic_messages import HeartbeatRequest, JoinReply, JoinRequest, SyncReply, SyncRequest
-from barnabas.core.groups.classic_state import ClassicSoft, ClassicState
-from barnabas.core.groups.consumer import decide_heartbeat
-from barnabas.core.groups.consumer_messages import ConsumerConfig, ConsumerHeartbeat, ConsumerHeartbeatReply
-from barnabas.core.groups.decision import JOIN, Outcome, SetTimer, TimerKey
+from barnabas.core.groups.classic import decisions as classic
+from barnabas.core.groups.classic.messages import HeartbeatRequest, JoinReply, JoinRequest, SyncReply, SyncRequest
+from barnabas.core.groups.classic.state import ClassicSoft, ClassicState
+from barnabas.core.groups.consumer import classic_members
+from barnabas.core.groups.consumer.decisions import decide_heartbeat
+from barnabas.core.groups.consumer.messages import ConsumerConfig, ConsumerHeartbeat, ConsumerHeartbeatReply
+from barnabas.core.groups.decision import JOIN, GroupOutcome, TimerKey
 from barnabas.core.groups.embedded import (
     EmbeddedAssignment,
     Partitions,
@@ -15,9 +17,10 @@ from barnabas.core.groups.embedded import (
     build_subscription,
     parse_assignment,
 )
-from barnabas.core.groups.migration import is_downgrade
+from barnabas.core.groups.migration import downgraded_to
 from barnabas.core.groups.records import ClassicProtocol
-from tests.unit.core.groups.consumer_world import GROUP, World, topics
+from tests.unit.core.groups.classic.driver import Ticket
+from tests.unit.core.groups.consumer.world import GROUP, World, topics
 
 
 class Town(World):
@@ -28,12 +31,13 @@ class Town(World):
         self.soft = ClassicSoft()
         self.answers: dict[object, object] = {}
 
-    def take_outcome(self, outcome: Outcome) -> None:
+    def take_outcome(self, outcome: GroupOutcome) -> None:
         for entry in outcome.records:
             self.log.append(entry)
             self.groups.apply(entry)
         for reply in outcome.replies:
-            self.answers[reply.token] = reply.answer
+            assert isinstance(reply.token, Ticket)
+            self.answers[reply.token.name] = reply.answer
         for change in outcome.timers:
             assert isinstance(change.key, TimerKey)
             if isinstance(change, SetTimer):
@@ -54,8 +58,9 @@ class Town(World):
         if known is None:
             self.take_outcome(classic.reset(self.groups, self.soft, GROUP, RebalanceInProgress("converted")))
         self.take(decision)
-        if is_downgrade(decision):
-            self.take_outcome(classic.rebalance(self.groups, self.soft, GROUP, now_ms=self.now_ms))
+        downgraded = downgraded_to(decision)
+        if downgraded is not None:
+            self.take_outcome(classic.take_over(self.soft, downgraded, now_ms=self.now_ms))
         return decision.reply
 
     def classic_join(self, member_id: str, *names: str, **fields: object) -> object:
@@ -78,14 +83,19 @@ class Town(World):
         if GROUP not in self.groups.consumer:
             self.take_outcome(
                 classic.join(
-                    self.groups, self.soft, request, token=member_id, now_ms=self.now_ms, new_member_id=new_member_id
+                    self.groups,
+                    self.soft,
+                    request,
+                    token=Ticket(member_id),
+                    now_ms=self.now_ms,
+                    new_member_id=new_member_id,
                 )
             )
             return self.answers.pop(member_id, None)
         return self.join_consumer(request, new_member_id)
 
     def join_consumer(self, request: JoinRequest, new_member_id: str = "new") -> JoinReply:
-        decision = consumer_classic.decide_join(
+        decision = classic_members.decide_join(
             self.group,
             request,
             now_ms=self.now_ms,
@@ -94,8 +104,9 @@ class Town(World):
             config=self.config,
         )
         self.take(decision)
-        if is_downgrade(decision):
-            self.take_outcome(classic.rebalance(self.groups, self.soft, GROUP, now_ms=self.now_ms))
+        downgraded = downgraded_to(decision)
+        if downgraded is not None:
+            self.take_outcome(classic.take_over(self.soft, downgraded, now_ms=self.now_ms))
         return decision.reply
 
     def _knows(self, member_id: str) -> bool:
@@ -103,7 +114,7 @@ class Town(World):
         return live is not None and member_id in live.members
 
     def classic_sync(self, member_id: str, generation: int) -> Partitions | BarnabasError:
-        decision = consumer_classic.decide_sync(
+        decision = classic_members.decide_sync(
             self.group,
             SyncRequest(group=GROUP, generation=generation, member_id=member_id),
             now_ms=self.now_ms,
@@ -116,7 +127,7 @@ class Town(World):
         return decision.reply
 
     def classic_beat(self, member_id: str, generation: int) -> BarnabasError | None:
-        decision = consumer_classic.decide_classic_heartbeat(
+        decision = classic_members.decide_heartbeat(
             self.group,
             HeartbeatRequest(group=GROUP, generation=generation, member_id=member_id),
             now_ms=self.now_ms,
@@ -142,7 +153,9 @@ class Town(World):
         assert live.leader is not None
         for member_id in (live.leader, *(other for other in assignments if other != live.leader)):
             request = SyncRequest(group=GROUP, generation=1, member_id=member_id, assignments=given)
-            self.take_outcome(classic.sync(self.groups, self.soft, request, token=member_id, now_ms=self.now_ms))
+            self.take_outcome(
+                classic.sync(self.groups, self.soft, request, token=Ticket(member_id), now_ms=self.now_ms)
+            )
         assert live.state is ClassicState.STABLE
         self.answers.clear()
 

@@ -1,11 +1,15 @@
 """The messages that members put into joins and syncs: what they say, and bytes that say nothing."""
 
+import struct
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.core.groups.embedded import (
+    MAX_BYTES,
     EmbeddedAssignment,
-    Malformed,
+    MalformedEmbedded,
     Partitions,
     Subscription,
     build_assignment,
@@ -63,7 +67,7 @@ def test_bytes_of_any_kind_are_read_or_refused(data: bytes) -> None:
     for parse in (parse_subscription, parse_assignment):
         try:
             parse(data)
-        except Malformed as error:
+        except MalformedEmbedded as error:
             assert str(error)  # noqa: PT017
 
 
@@ -75,3 +79,15 @@ def test_the_messages_are_those_of_kafka() -> None:
     )
     assignment = build_assignment(EmbeddedAssignment(1, {"t": (1, 2)}))
     assert assignment == bytes.fromhex("0001 00000001 0001 74 00000002 00000001 00000002 ffffffff")
+
+
+def test_a_topic_that_is_named_again_and_again_has_all_its_partitions() -> None:
+    times = 5000  # each of them once copied all that came before it
+    again = struct.pack(">hii", 0, 1, 7) * times
+    data = struct.pack(">hiii", 1, 0, -1, times) + again
+    assert parse_subscription(data).owned == {"": (7,) * times}
+
+
+def test_a_message_that_would_take_long_is_refused() -> None:
+    with pytest.raises(MalformedEmbedded, match="the maximum is"):
+        parse_subscription(struct.pack(">hii", 0, 0, MAX_BYTES) + bytes(MAX_BYTES))

@@ -154,7 +154,7 @@ def test_a_type_that_is_not_known_is_refused(key: str) -> None:
 
 @pytest.mark.parametrize(("key", "value"), [("0001000167000174 00000000", "0005"), ("0002000167", "0005")])
 def test_a_version_of_a_value_that_is_not_known_is_refused(key: str, value: str) -> None:
-    with pytest.raises(InvalidGroupRecord, match="version 5 of a value is not known"):
+    with pytest.raises(InvalidGroupRecord, match="unknown version 5 of a value"):
         decode(bytes.fromhex(key), bytes.fromhex(value))
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from barnabas.core.errors import GroupIdNotFound, NonEmptyGroup
-from barnabas.core.groups.classic_messages import LeavingMember
-from barnabas.core.groups.classic_state import ClassicState
+from barnabas.core.groups.classic.messages import LeavingMember
+from barnabas.core.groups.classic.state import ClassicState
 from barnabas.core.groups.groups import Groups, GroupType
 from barnabas.core.groups.listing import (
     DescribedGroup,
@@ -16,7 +16,7 @@ from barnabas.core.groups.listing import (
 )
 from barnabas.core.groups.offsets import NewOffset
 from barnabas.core.groups.records import ConsumerGroupRecord, ConsumerMemberRecord
-from tests.unit.core.groups.classic_driver import GROUP, Coordinator, subscription
+from tests.unit.core.groups.classic.driver import GROUP, Coordinator, subscription
 
 
 def test_groups_are_listed_as_they_are_now() -> None:

@@ -11,12 +11,13 @@ from barnabas.core.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
-from barnabas.core.groups import classic, consumer_classic
-from barnabas.core.groups.classic_messages import JoinReply, JoinRequest, LeaveRequest, LeavingMember
-from barnabas.core.groups.classic_state import ClassicState
-from barnabas.core.groups.consumer import on_timer
-from barnabas.core.groups.consumer_describe import describe
-from barnabas.core.groups.consumer_messages import ConsumerConfig
+from barnabas.core.groups.classic import decisions as classic
+from barnabas.core.groups.classic.messages import JoinReply, JoinRequest, LeaveRequest, LeavingMember
+from barnabas.core.groups.classic.state import ClassicState
+from barnabas.core.groups.consumer import classic_members
+from barnabas.core.groups.consumer.decisions import on_timer
+from barnabas.core.groups.consumer.describe import describe
+from barnabas.core.groups.consumer.messages import ConsumerConfig
 from barnabas.core.groups.decision import JOIN, SESSION, SYNC, TimerKey
 from barnabas.core.groups.embedded import (
     EmbeddedAssignment,
@@ -25,9 +26,10 @@ from barnabas.core.groups.embedded import (
     build_subscription,
     parse_assignment,
 )
-from barnabas.core.groups.migration import is_downgrade
+from barnabas.core.groups.migration import MAX_UPGRADED_BYTES, downgraded_to
 from barnabas.core.groups.records import ClassicProtocol
-from tests.unit.core.groups.consumer_world import GROUP, held, topics
+from tests.unit.core.groups.classic.driver import Ticket
+from tests.unit.core.groups.consumer.world import GROUP, held, topics
 from tests.unit.core.groups.migration_town import Town, town_with_classic_group
 
 # Up.
@@ -93,7 +95,7 @@ def test_an_empty_classic_group_is_replaced() -> None:
     town = Town()
     town.stable_classic_group(a=(0, 1, 2, 3))
     left = LeaveRequest(group=GROUP, members=(LeavingMember("a"),))
-    town.take_outcome(classic.leave(town.groups, town.soft, left, token=0, now_ms=town.now_ms))
+    town.take_outcome(classic.leave(town.groups, town.soft, left, token=Ticket("leave"), now_ms=town.now_ms))
     assert town.join("n", "orders").assignment == held(orders=(0, 1, 2, 3))
     assert GROUP not in town.groups.classic
 
@@ -121,7 +123,9 @@ def test_a_group_that_cannot_be_upgraded_is_refused_and_stays() -> None:
     other.classic_join("a", "orders", protocol_type="connect")
     broken = Town()
     broken.classic_join("a", protocols=(ClassicProtocol("range", b"\x00"),))
-    for town in (disabled, small, other, broken):
+    large = Town()
+    large.classic_join("a", protocols=(ClassicProtocol("range", bytes(MAX_UPGRADED_BYTES + 1)),))
+    for town in (disabled, small, other, broken, large):
         with pytest.raises(GroupIdNotFound, match="Cannot upgrade"):
             town.join("n", "orders")
         assert GROUP not in town.groups.consumer
@@ -268,7 +272,7 @@ def test_a_group_is_classic_again_when_the_last_new_member_expires() -> None:
     town = town_with_classic_group()
     town.join("n", "orders")
     decision = on_timer(town.group, TimerKey(SESSION, GROUP, "n"), now_ms=0, topics=town.topics, config=town.config)
-    assert is_downgrade(decision)
+    assert downgraded_to(decision) is not None
 
 
 def test_a_group_is_classic_again_when_the_last_new_member_is_replaced_by_a_classic_one() -> None:
@@ -303,9 +307,7 @@ def test_members_of_both_kinds_leave_through_the_classic_request() -> None:
         group=GROUP,
         members=(LeavingMember("c"), LeavingMember("", "i"), LeavingMember("x"), LeavingMember("y", "i")),
     )
-    decision = consumer_classic.decide_classic_leave(
-        town.group, request, now_ms=0, topics=town.topics, config=town.config
-    )
+    decision = classic_members.decide_leave(town.group, request, now_ms=0, topics=town.topics, config=town.config)
     town.take(decision)
     codes = [left.error.kafka_code if left.error is not None else 0 for left in decision.reply]
     assert codes == [0, 0, 25, 82]

@@ -18,7 +18,7 @@ from barnabas.core.errors import (
     UnsupportedVersion,
 )
 from barnabas.core.groups import offsets
-from barnabas.core.groups.classic_messages import LeavingMember, Protocol
+from barnabas.core.groups.classic.messages import LeavingMember, Protocol
 from barnabas.core.groups.decision import SESSION, Effects, TimerKey
 from barnabas.core.groups.listing import delete_group
 from barnabas.core.groups.offset_access import check_commit, check_fetch
@@ -38,7 +38,7 @@ from barnabas.core.groups.records import (
     ConsumerMemberRecord,
     GroupEntry,
 )
-from tests.unit.core.groups.classic_driver import GROUP, SESSION_MS, Coordinator, replay, subscription
+from tests.unit.core.groups.classic.driver import GROUP, SESSION_MS, Coordinator, replay, subscription
 
 ID, OTHER_ID = UUID(int=1), UUID(int=2)
 RETENTION_MS = 1_000_000

@@ -6,14 +6,14 @@ import pytest
 
 from barnabas.core.errors import GroupIdNotFound, UnknownMemberId
 from barnabas.core.groups import offsets
-from barnabas.core.groups.classic_messages import LeavingMember
-from barnabas.core.groups.classic_state import ClassicState
+from barnabas.core.groups.classic.messages import LeavingMember
+from barnabas.core.groups.classic.state import ClassicState
 from barnabas.core.groups.encoding import decode, encode_key, encode_value
 from barnabas.core.groups.groups import Groups, GroupType
 from barnabas.core.groups.listing import DescribedGroup, ListedGroup, delete_group, describe_group, list_groups
 from barnabas.core.groups.offsets import NewOffset, OffsetsConfig, delete_topic
 from barnabas.core.groups.records import ConsumerGroupRecord, GroupEntry, GroupTombstone, OffsetRecord
-from tests.unit.core.groups.classic_driver import GROUP, Coordinator
+from tests.unit.core.groups.classic.driver import GROUP, Coordinator
 
 RETENTION_MS = OffsetsConfig().retention_ms
 PRODUCER = 7

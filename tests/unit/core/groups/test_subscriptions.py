@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.core.groups.subscriptions import parse_topics
-from tests.unit.core.groups.classic_driver import subscription
+from tests.unit.core.groups.classic.driver import subscription
 
 
 @given(names=st.lists(st.text(max_size=9), max_size=5))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from uuid import UUID
 
-from barnabas.core.metadata import Decision, Image, NewTopic, create_topic
+from barnabas.core.metadata import Image, MetadataDecision, NewTopic, create_topic
 from barnabas.core.metadata.records import MetadataRecord, NodeRecord
 
 INCARNATION = UUID(int=7)
@@ -26,5 +26,5 @@ def image_of(nodes: int = 3, topics: Iterable[NewTopic] = ()) -> Image:
     return image
 
 
-def take(image: Image, decision: Decision[object]) -> Image:
+def take(image: Image, decision: MetadataDecision[object]) -> Image:
     return apply_all(image, decision.records)

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.metadata import (
-    Decision,
     Image,
+    MetadataDecision,
     NewTopic,
     allocate_producer_ids,
     create_partitions,
@@ -24,6 +24,7 @@ from barnabas.core.metadata.records import (
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
+    Endpoint,
     MetadataRecord,
 )
 
@@ -37,14 +38,20 @@ _resources = st.one_of(
 )
 
 
-def _decide(draw: st.DrawFn, image: Image, number: int) -> Decision[object]:  # noqa: PLR0911 - one for each
+def _decide(draw: st.DrawFn, image: Image, number: int) -> MetadataDecision[object]:  # noqa: PLR0911 - one for each
     match draw(st.integers(0, 8)):
         case 0:
             return form_cluster(image, draw(st.text(max_size=4)))
         case 1:
             rack = draw(st.sampled_from([None, "r1", "r2"]))
             node_id = draw(st.integers(0, 3))
-            return register_node(image, node_id=node_id, host="h", port=number, rack=rack, incarnation=UUID(int=number))
+            return register_node(
+                image,
+                node_id=node_id,
+                endpoints=[Endpoint("PLAINTEXT", "h", number)],
+                rack=rack,
+                incarnation=UUID(int=number),
+            )
         case 2:
             new = NewTopic(draw(_names), draw(st.integers(1, 5)), draw(st.integers(1, 3)), None, draw(_values))
             return create_topic(image, new, topic_id=UUID(int=number))

@@ -22,7 +22,7 @@ from barnabas.core.metadata import (
     register_node,
     set_feature,
 )
-from barnabas.core.metadata.records import NO_LEADER
+from barnabas.core.metadata.records import NO_LEADER, Endpoint
 from tests.unit.core.metadata.builders import image_of, take
 
 
@@ -46,12 +46,14 @@ def test_a_cluster_is_named_once() -> None:
 def test_a_node_registers_and_changes() -> None:
     image = Image()
     for port in (1, 2):
-        decision = register_node(image, node_id=3, host="h", port=port, rack="r", incarnation=UUID(int=1))
+        decision = register_node(
+            image, node_id=3, endpoints=[Endpoint("PLAINTEXT", "h", port)], rack="r", incarnation=UUID(int=1)
+        )
         take(image, decision)
         assert image.nodes[3] == decision.reply
         assert image.nodes[3].port == port
 
-    same = register_node(image, node_id=3, host="h", port=2, rack="r", incarnation=UUID(int=1))
+    same = register_node(image, node_id=3, endpoints=[Endpoint("PLAINTEXT", "h", 2)], rack="r", incarnation=UUID(int=1))
     assert same.records == []
 
 

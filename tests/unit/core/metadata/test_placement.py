@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.core.metadata.placement import load_limit, place
+from tests.support.examples import examples
 
 
 @st.composite
@@ -20,7 +21,7 @@ def clusters(draw: st.DrawFn) -> tuple[int, int, dict[int, str | None], str]:
     return draw(st.integers(1, 60)), factor, nodes, draw(st.sampled_from(["t", "orders", "x.y"]))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(clusters())
 def test_replicas_are_distinct_and_loads_are_bounded(cluster: tuple[int, int, dict[int, str | None], str]) -> None:
     count, factor, nodes, name = cluster
@@ -37,7 +38,7 @@ def test_replicas_are_distinct_and_loads_are_bounded(cluster: tuple[int, int, di
     assert max(leaders.values()) <= load_limit(count, len(nodes))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(clusters(), st.permutations(range(12)))
 def test_the_order_of_nodes_makes_no_difference(
     cluster: tuple[int, int, dict[int, str | None], str], order: list[int]
@@ -49,7 +50,7 @@ def test_the_order_of_nodes_makes_no_difference(
     assert place(count, factor, shuffled, name) == place(count, factor, nodes, name)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(2, 5), st.integers(1, 4), st.integers(1, 5), st.integers(1, 80), st.integers(0, 99))
 def test_replicas_are_spread_over_racks_of_one_size(
     racks: int, nodes_per_rack: int, factor: int, count: int, name: int

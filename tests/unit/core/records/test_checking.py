@@ -22,6 +22,7 @@ from barnabas.core.records.checking import (
 )
 from barnabas.core.records.compression import check_frame, compress
 from barnabas.core.records.record import Record, decode_batch, encode_batch
+from tests.support.examples import examples
 from tests.unit.core.records.forgery import LIES, body, forge, sized
 from tests.unit.core.records.strategies import headers, nullable_bytes
 
@@ -67,7 +68,7 @@ def test_the_quick_check_finds_every_lie_at_the_ends_of_a_batch(lie: str) -> Non
     assert check_framing(section_of(LIES[lie]), header.record_count, header.base_timestamp) != OK
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(new_batches())
 def test_what_producers_write_passes_and_its_newest_time_is_known(batch: bytearray) -> None:
     header = read_header(batch)
@@ -104,7 +105,7 @@ def test_the_quick_check_walks_over_every_length(count: int) -> None:
 mutations = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=3)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(new_batches(), mutations)
 def test_whatever_passes_can_be_read(batch: bytearray, changes: list[tuple[int, int]]) -> None:
     size = len(batch) - HEADER_SIZE
@@ -123,7 +124,7 @@ def test_whatever_passes_can_be_read(batch: bytearray, changes: list[tuple[int, 
     assert [record.offset for record in records] == list(range(header.record_count))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=60), st.integers(1, 9), st.integers(-(2**63), 2**63 - 1))
 def test_garbage_is_judged_alike_by_both(section: bytes, count: int, base_timestamp: int) -> None:
     status, newest = check_records(section, count, base_timestamp)
@@ -141,7 +142,22 @@ def test_one_plain_record_is_known_at_a_glance(size: int) -> None:
         assert is_one_plain_record(encode_batch([Record(0, NOW_MS, key, value)]))
 
 
-@settings(max_examples=1500, deadline=None)
+@pytest.mark.parametrize("size", range(200))
+def test_a_glance_says_the_same_of_any_size(size: int) -> None:
+    batch = encode_batch([Record(0, NOW_MS, None, bytes(size))])
+    assert is_one_plain_record(batch)
+    for other in (batch[:-1], batch + b"\0"):
+        assert not is_one_plain_record(other) or check_records(section_of(other), 1, NOW_MS)[0] == OK
+
+
+def test_a_record_in_a_transaction_is_known_at_a_glance() -> None:
+    batch = encode_batch(
+        [Record(0, NOW_MS, b"key", b"value")], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+    assert is_one_plain_record(batch)
+
+
+@settings(max_examples=examples(1500), deadline=None)
 @given(st.binary(max_size=8), st.integers(0, 9), st.booleans(), mutations)
 def test_a_glance_takes_nothing_that_the_check_refuses(
     key: bytes, scale: int, has_value: bool, changes: list[tuple[int, int]]

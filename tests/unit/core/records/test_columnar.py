@@ -14,6 +14,7 @@ from barnabas.core.records.batch import Codec, TimestampType, iter_batches, read
 from barnabas.core.records.columnar import SCHEMA, decode_arrow, next_offset
 from barnabas.core.records.control import MarkerType, encode_marker
 from barnabas.core.records.record import Record, decode_batch, encode_batch
+from tests.support.examples import examples
 from tests.unit.core.records.forgery import LIES, body, forge, sized
 from tests.unit.core.records.strategies import batches
 
@@ -58,7 +59,7 @@ def plain_batch(first: int, last: int, **options: Any) -> bytearray:
     return encode_batch([Record(n, n, b"k", b"v%d" % n) for n in range(first, last + 1)], **options)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(batches(), max_size=4))
 def test_columns_hold_exactly_what_the_records_hold(parts: list[bytearray]) -> None:
     buffer = b"".join(parts)
@@ -67,7 +68,7 @@ def test_columns_hold_exactly_what_the_records_hold(parts: list[bytearray]) -> N
     assert rows_of(batch) == rows_by_record(buffer)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(batches(), max_size=3), st.permutations(SCHEMA.names), st.integers(0, 6))
 def test_any_choice_of_columns_gives_those_columns(parts: list[bytearray], names: list[str], count: int) -> None:
     buffer = b"".join(parts)
@@ -222,7 +223,7 @@ def test_a_batch_that_lies_about_its_records_is_corrupt(lie: str) -> None:
         decode_arrow(plain_batch(0, 2) + LIES[lie], columns=["offset"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=40), st.integers(0, 4))
 def test_both_decoders_agree_on_any_bytes(section: bytes, count: int) -> None:
     buffer = forge(section, count=count, last_offset_delta=max(count - 1, 0))

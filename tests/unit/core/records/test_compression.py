@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from barnabas.core.errors import BarnabasError, CorruptRecord, InvalidConfig, RecordTooLarge
 from barnabas.core.records.batch import Codec
 from barnabas.core.records.compression import LEVELS, check_level, compress, decompress
+from tests.support.examples import examples
 
 COMPRESSED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 FRAMED = [Codec.GZIP, Codec.LZ4, Codec.ZSTD]
@@ -26,7 +27,7 @@ def test_what_was_compressed_comes_back(codec: Codec, data: bytes) -> None:
     assert decompress(codec, compress(codec, data), max_bytes=LIMIT) == data
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(Codec), st.binary(max_size=3000), st.integers(1, 40))
 def test_any_bytes_round_trip_from_any_kind_of_buffer(codec: Codec, data: bytes, times: int) -> None:
     data *= times
@@ -122,7 +123,7 @@ def test_garbage_is_corrupt(codec: Codec, garbage: bytes) -> None:
         decompress(codec, garbage, max_bytes=LIMIT)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.sampled_from(COMPRESSED), st.data())
 def test_damage_is_a_refusal_or_other_bytes_but_never_another_error(codec: Codec, data: st.DataObject) -> None:
     packed = bytearray(compress(codec, TEXT[:600]))

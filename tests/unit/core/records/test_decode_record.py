@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from barnabas.core.errors import BarnabasError, CorruptRecord
 from barnabas.core.records.batch import Codec, read_header, seal
 from barnabas.core.records.record import Record, decode_batch, decode_record, encode_batch
+from tests.support.examples import examples
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     offsets=st.lists(st.integers(0, 60), min_size=1, unique=True).map(sorted),
     codec=st.sampled_from(Codec),
@@ -32,7 +33,7 @@ def test_a_record_of_a_complete_batch_is_checked_to_be_the_right_one() -> None:
         decode_record(batch, 0, read_header(batch), 0)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(position=st.integers(61, 200), value=st.integers(0, 255), offset=st.integers(0, 12))
 def test_a_damaged_batch_gives_a_record_or_a_refusal(position: int, value: int, offset: int) -> None:
     batch = encode_batch([Record(n, n, b"key", b"value", (("h", None),)) for n in range(10)])

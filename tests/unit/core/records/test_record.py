@@ -25,13 +25,14 @@ from barnabas.core.records.batch import (
 )
 from barnabas.core.records.record import Record, decode_batch, encode_batch, payload
 from barnabas.core.records.varint import encode_varint
+from tests.support.examples import examples
 from tests.unit.core.records.forgery import LIES, body, forge, sized
 from tests.unit.core.records.strategies import codecs, records
 
 ONE = Record(7, 1_700_000_000_000, b"key", b"value", (("h", b"1"),))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(records(), codecs, st.sampled_from([bytes, bytearray, memoryview]))
 def test_records_of_any_shape_round_trip_through_any_codec(
     batch: list[Record], codec: Codec, kind: type[bytes]
@@ -196,7 +197,7 @@ def test_the_payload_of_a_compressed_batch_is_that_of_the_uncompressed_one() -> 
     assert bytes(payload(packed, 0, read_header(packed))) == bytes(payload(plain, 0, read_header(plain)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=60), st.integers(0, 5))
 def test_any_records_section_is_read_or_refused(section: bytes, count: int) -> None:
     batch = forge(section, count=count, last_offset_delta=max(count - 1, 0))

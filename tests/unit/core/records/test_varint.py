@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from barnabas.core.errors import CorruptRecord
 from barnabas.core.records.varint import encode_varint, encode_varlong, read_varint, read_varlong
+from tests.support.examples import examples
 
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
@@ -90,7 +91,7 @@ def test_running_off_the_buffer_is_corrupt(bad: bytes) -> None:
         read_varlong(bad, 0)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=12), st.integers(0, 12))
 def test_any_bytes_give_a_number_in_range_or_are_corrupt(data: bytes, position: int) -> None:
     for read, bits in ((read_varint, 31), (read_varlong, 63)):

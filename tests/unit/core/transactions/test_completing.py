@@ -34,7 +34,7 @@ COMPLETE_COMMIT, COMPLETE_ABORT = State.COMPLETE_COMMIT, State.COMPLETE_ABORT
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_at_its_last_epoch_a_producer_goes_on_under_a_new_id(*, is_commit: bool) -> None:
     coordinator = Coordinator()
-    coordinator.put(ONGOING, epoch=32766)
+    coordinator.put(ONGOING, producer_epoch=32766)
     given = Ended(P + 1, 0, is_prepared=True)
     assert coordinator.end(P, 32766, is_commit=is_commit) == given
     assert coordinator.standing == (P, 32767, PREPARE_COMMIT if is_commit else PREPARE_ABORT)
@@ -54,7 +54,7 @@ def test_at_its_last_epoch_a_producer_goes_on_under_a_new_id(*, is_commit: bool)
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_a_retry_of_the_end_that_used_up_the_epochs_gets_the_new_id_again(*, is_commit: bool) -> None:
     coordinator = Coordinator()
-    coordinator.put(ONGOING, epoch=32766)
+    coordinator.put(ONGOING, producer_epoch=32766)
     coordinator.end(P, 32766, is_commit=is_commit)
     coordinator.complete()
     assert coordinator.end(P, 32766, is_commit=is_commit) == Ended(P + 1, 0, is_prepared=False)
@@ -70,7 +70,7 @@ def test_a_retry_of_the_end_that_used_up_the_epochs_gets_the_new_id_again(*, is_
 
 def test_the_epoch_before_the_last_needs_no_new_id() -> None:
     coordinator = Coordinator()
-    coordinator.put(ONGOING, epoch=32765)
+    coordinator.put(ONGOING, producer_epoch=32765)
     assert not needs_producer_id(coordinator.transactions, NAME)
     assert coordinator.end(P, 32765, is_commit=True) == Ended(P, 32766, is_prepared=True)
     assert not needs_producer_id(coordinator.transactions, NAME)
@@ -82,7 +82,7 @@ def test_the_epoch_before_the_last_needs_no_new_id() -> None:
 
 def test_an_id_that_is_needed_and_not_given_is_waited_for() -> None:
     coordinator = Coordinator()
-    coordinator.put(ONGOING, epoch=32766)
+    coordinator.put(ONGOING, producer_epoch=32766)
     with pytest.raises(ConcurrentTransactions):
         decide_end(coordinator.transactions, NAME, P, 32766, is_commit=True, version=2, next_producer_id=-1, now_ms=0)
 
@@ -98,7 +98,7 @@ def test_an_id_that_is_given_and_not_needed_is_left_unused() -> None:
 
 def test_a_record_at_the_highest_epoch_can_still_be_aborted() -> None:
     coordinator = Coordinator()
-    coordinator.put(ONGOING, epoch=32767)
+    coordinator.put(ONGOING, producer_epoch=32767)
     coordinator.now_ms += TIMEOUT_MS
     assert coordinator.fire()
     assert coordinator.standing == (P, 32767, PREPARE_ABORT)
@@ -136,7 +136,7 @@ def test_a_timer_that_fires_early_is_set_for_the_rest() -> None:
 
 def test_an_expired_transaction_at_the_last_epoch_goes_on_under_a_new_id() -> None:
     coordinator = Coordinator()
-    coordinator.put(ONGOING, epoch=32766)
+    coordinator.put(ONGOING, producer_epoch=32766)
     coordinator.now_ms += TIMEOUT_MS
     assert coordinator.fire()
     assert markers_due(coordinator.record) == MarkersDue(NAME, P, 32767, False, 2, (T0, T1))
@@ -146,7 +146,7 @@ def test_an_expired_transaction_at_the_last_epoch_goes_on_under_a_new_id() -> No
 
 def test_an_expired_transaction_without_the_id_it_needs_is_tried_again_soon() -> None:
     coordinator = Coordinator()
-    coordinator.put(ONGOING, epoch=32766)
+    coordinator.put(ONGOING, producer_epoch=32766)
     now_ms = coordinator.now_ms + TIMEOUT_MS
     decision = decide_abort_expired(coordinator.transactions, NAME, next_producer_id=-1, now_ms=now_ms)
     assert decision == ([], False, [SetTimer(TIMER, 1_000)])

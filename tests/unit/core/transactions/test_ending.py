@@ -35,7 +35,7 @@ def check_end(coordinator: Coordinator, epoch: int, *, is_commit: bool, version:
             coordinator.end(P, epoch, is_commit=is_commit, version=version)
     else:
         is_prepared = expected == PREPARED
-        told = (P, before.epoch + is_prepared) if version == 2 else (-1, -1)
+        told = (P, before.producer_epoch + is_prepared) if version == 2 else (-1, -1)
         assert coordinator.end(P, epoch, is_commit=is_commit, version=version) == Ended(*told, is_prepared)
     if expected == PREPARED:
         assert coordinator.record.state is (PREPARE_COMMIT if is_commit else PREPARE_ABORT)
@@ -68,7 +68,7 @@ def test_each_state_takes_the_end_of_a_transaction_and_its_retry_with_version_2(
         (5, True, commit),
     ):
         coordinator = Coordinator()
-        coordinator.put(state, epoch=5, last_epoch=4)
+        coordinator.put(state, producer_epoch=5, last_epoch=4)
         check_end(coordinator, epoch, is_commit=is_commit, version=2, expected=expected)
 
 
@@ -77,7 +77,7 @@ def test_each_state_takes_the_end_of_a_transaction_and_its_retry_with_version_2(
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_producers_of_other_ids_and_epochs_are_refused(version: int, state: State, *, is_commit: bool) -> None:
     coordinator = Coordinator()
-    coordinator.put(state, epoch=5, last_epoch=4, previous_producer_id=P - 1)
+    coordinator.put(state, producer_epoch=5, last_epoch=4, previous_producer_id=P - 1)
     for producer_id, epoch, error in (
         (P + 1, 5, InvalidProducerIdMapping),
         (P - 1, 4, InvalidProducerIdMapping),
@@ -142,7 +142,7 @@ def test_a_producer_whose_transaction_was_aborted_for_another_hears_that_it_was(
 @pytest.mark.parametrize("fields", [{"version": 0, "last_epoch": 4}, {"version": 2, "last_epoch": -1}])
 def test_what_another_producer_committed_is_no_answer_to_the_one_it_replaced(fields: dict[str, int]) -> None:
     coordinator = Coordinator()
-    coordinator.put(COMPLETE_COMMIT, epoch=5, **fields)
+    coordinator.put(COMPLETE_COMMIT, producer_epoch=5, **fields)
     with pytest.raises(ProducerFenced):
         coordinator.end(P, 4, is_commit=True)
 
@@ -175,7 +175,7 @@ def test_each_state_takes_the_end_of_a_transaction_below_version_2(
 
 def test_below_version_2_the_producer_keeps_its_epoch_and_so_do_the_markers() -> None:
     coordinator = Coordinator()
-    coordinator.put(ONGOING, epoch=32766, last_epoch=32765)
+    coordinator.put(ONGOING, producer_epoch=32766, last_epoch=32765)
     assert coordinator.end(P, 32766, is_commit=True, version=1) == Ended(-1, -1, is_prepared=True)
     assert markers_due(coordinator.record) == MarkersDue(NAME, P, 32766, True, 0, (T0, T1))
     coordinator.complete()

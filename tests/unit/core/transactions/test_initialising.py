@@ -44,14 +44,14 @@ def test_the_next_producer_gets_the_next_epoch_and_its_own_timeout(state: State)
 @pytest.mark.parametrize("epoch", [32766, 32767])
 def test_a_producer_whose_epochs_are_used_up_gets_a_new_id(state: State, epoch: int) -> None:
     coordinator = Coordinator()
-    coordinator.put(state, epoch=epoch)
+    coordinator.put(state, producer_epoch=epoch)
     assert coordinator.init() == Initialised(P + 1, 0)
     assert (coordinator.record.previous_producer_id, coordinator.record.last_epoch) == (P, -1)
 
 
 def test_the_last_epoch_of_an_id_is_given_out() -> None:
     coordinator = Coordinator()
-    coordinator.put(State.EMPTY, epoch=32765)
+    coordinator.put(State.EMPTY, producer_epoch=32765)
     assert coordinator.init() == Initialised(P, 32766)
 
 
@@ -80,7 +80,7 @@ def test_the_producer_that_asks_again_after_the_abort_gets_the_epoch_after() -> 
 
 def test_fencing_the_last_epoch_of_an_id_takes_a_new_one() -> None:
     coordinator = Coordinator()
-    coordinator.put(State.ONGOING, epoch=32766)
+    coordinator.put(State.ONGOING, producer_epoch=32766)
     assert coordinator.init() == AbortFirst(NAME)
     assert coordinator.standing == (P, 32767, State.PREPARE_ABORT)
     assert coordinator.record.next_producer_id == P + 1
@@ -140,7 +140,7 @@ def test_a_producer_that_goes_on_gets_the_next_epoch(state: State) -> None:
 @pytest.mark.parametrize("state", IDLE)
 def test_a_producer_that_did_not_hear_the_answer_gets_it_again(state: State) -> None:
     coordinator = Coordinator()
-    coordinator.put(state, epoch=6, last_epoch=5)
+    coordinator.put(state, producer_epoch=6, last_epoch=5)
     assert coordinator.init(P, 5) == Initialised(P, 6)
     assert coordinator.init(P, 5) == Initialised(P, 6)
     assert coordinator.record.state is State.EMPTY
@@ -185,7 +185,7 @@ def test_a_producer_of_an_id_that_is_not_known_any_more_gets_a_new_one() -> None
 
 def test_a_producer_that_goes_on_at_its_last_epoch_gets_a_new_id_however_often_it_asks() -> None:
     coordinator = Coordinator()
-    coordinator.put(State.COMPLETE_COMMIT, epoch=32766)
+    coordinator.put(State.COMPLETE_COMMIT, producer_epoch=32766)
     given = Initialised(P + 1, 0)
     assert [coordinator.init(P, 32766) for _ in range(3)] == [given] * 3
     assert coordinator.init(*given) == Initialised(P + 1, 1)
@@ -195,7 +195,7 @@ def test_a_producer_that_goes_on_at_its_last_epoch_gets_a_new_id_however_often_i
 
 def test_an_answer_with_the_last_epoch_of_an_id_is_given_again() -> None:
     coordinator = Coordinator()
-    coordinator.put(State.EMPTY, epoch=32765)
+    coordinator.put(State.EMPTY, producer_epoch=32765)
     assert [coordinator.init(P, 32765) for _ in range(2)] == [Initialised(P, 32766)] * 2
     with pytest.raises(ProducerFenced):
         coordinator.init(P, 32764)
@@ -203,7 +203,7 @@ def test_an_answer_with_the_last_epoch_of_an_id_is_given_again() -> None:
 
 def test_a_rotation_by_another_producer_fences_the_one_before() -> None:
     coordinator = Coordinator()
-    coordinator.put(State.EMPTY, epoch=32766)
+    coordinator.put(State.EMPTY, producer_epoch=32766)
     coordinator.init()
     with pytest.raises(ProducerFenced):
         coordinator.init(P, 32766)

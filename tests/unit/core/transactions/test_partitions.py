@@ -92,7 +92,7 @@ def test_the_next_transaction_waits_for_the_end_of_the_one_before(state: State, 
 
 def test_a_producer_under_its_new_id_waits_too() -> None:
     coordinator = Coordinator()
-    coordinator.put(State.PREPARE_COMMIT, epoch=32767, last_epoch=32766, next_producer_id=P + 1)
+    coordinator.put(State.PREPARE_COMMIT, producer_epoch=32767, last_epoch=32766, next_producer_id=P + 1)
     with pytest.raises(ConcurrentTransactions):
         coordinator.add(P + 1, 0, U0)
     for epoch in (32766, 32767):

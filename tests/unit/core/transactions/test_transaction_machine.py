@@ -10,17 +10,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from barnabas.core.coordination import Decision
 from barnabas.core.errors import BarnabasError
 from barnabas.core.model import TopicPartition
-from barnabas.core.transactions.decision import Decision
 from barnabas.core.transactions.ending import Ended, markers_due
 from barnabas.core.transactions.expiring import decide_expiry
 from barnabas.core.transactions.initialising import Initialised
-from barnabas.core.transactions.records import Producer, State, TransactionRecord
+from barnabas.core.transactions.records import Owner, State, TransactionRecord
+from tests.support.examples import examples
 from tests.unit.core.transactions.transaction_driver import NAME, TIMEOUT_MS, TIMER, Coordinator
 
-NOBODY = Producer(-1, -1)
-FIRST = Producer(7, 0)
+NOBODY = Owner(-1, -1)
+FIRST = Owner(7, 0)
 RETENTION_MS = 5 * TIMEOUT_MS
 
 # What may become of each state.
@@ -39,7 +40,7 @@ class Request(NamedTuple):
 
     kind: str
     actor: int
-    producer: Producer
+    producer: Owner
     version: int
     is_commit: bool = False
     partition: int = 0
@@ -49,7 +50,7 @@ class Request(NamedTuple):
 class Actor:
     """A client: what it believes."""
 
-    producer: Producer = NOBODY
+    producer: Owner = NOBODY
     version: int = 2
 
 
@@ -59,8 +60,8 @@ class TransactionMachine(RuleBasedStateMachine):
         self.coordinator = Coordinator()
         self.actors = [Actor(), Actor()]
         self.sent: list[Request] = []
-        self.told: dict[Producer, int] = {}  # who was given each id and epoch
-        self.ends: dict[Producer, bool] = {}  # how the transaction of each ended, with version 2
+        self.told: dict[Owner, int] = {}  # who was given each id and epoch
+        self.ends: dict[Owner, bool] = {}  # how the transaction of each ended, with version 2
         self.epochs: dict[int, int] = {}
         self.last_id = -1
         if epoch is not None:
@@ -144,7 +145,7 @@ class TransactionMachine(RuleBasedStateMachine):
         if isinstance(reply, Ended) and request.version == 2:
             assert self.ends[request.producer] == request.is_commit
         if isinstance(reply, Initialised | Ended):
-            given = Producer(reply.producer_id, reply.epoch)
+            given = Owner(reply.producer_id, reply.producer_epoch)
             if given != NOBODY:
                 assert self.told.setdefault(given, request.actor) == request.actor
                 self.actors[request.actor].producer = given if hears else self.actors[request.actor].producer
@@ -184,10 +185,13 @@ class TransactionMachine(RuleBasedStateMachine):
             due = markers_due(after)
             assert due is not None
             assert list(due.partitions) == list(before.partition_names())
-            assert (due.producer_id, due.epoch) == (before.producer_id, before.epoch + (after.version == 2))
+            assert (due.producer_id, due.producer_epoch) == (
+                before.producer_id,
+                before.producer_epoch + (after.version == 2),
+            )
             if after.version == 2:
-                assert Producer(before.producer_id, before.epoch) not in self.ends
-                self.ends[Producer(before.producer_id, before.epoch)] = after.state.is_commit
+                assert Owner(before.producer_id, before.producer_epoch) not in self.ends
+                self.ends[Owner(before.producer_id, before.producer_epoch)] = after.state.is_commit
         if after.state is State.ONGOING:
             assert after.owner == before.owner
 
@@ -196,10 +200,10 @@ class TransactionMachine(RuleBasedStateMachine):
         record = self.found
         if record is None:
             return
-        assert self.epochs.get(record.producer_id, -1) <= record.epoch <= 32_767
+        assert self.epochs.get(record.producer_id, -1) <= record.producer_epoch <= 32_767
         assert record.producer_id == self.last_id or record.producer_id not in self.epochs
-        assert record.owner.epoch < 32_767
-        self.epochs[record.producer_id] = record.epoch
+        assert record.owner.producer_epoch < 32_767
+        self.epochs[record.producer_id] = record.producer_epoch
         self.last_id = record.producer_id
 
     @invariant()
@@ -216,4 +220,4 @@ class TransactionMachine(RuleBasedStateMachine):
 
 
 TestTransactionMachine = TransactionMachine.TestCase
-TestTransactionMachine.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestTransactionMachine.settings = settings(max_examples=examples(200), stateful_step_count=40, deadline=None)

@@ -9,7 +9,7 @@ from barnabas.core.errors import InvalidTransactionRecord
 from barnabas.core.model import TopicPartition
 from barnabas.core.transactions.encoding import decode, encode_key, encode_value
 from barnabas.core.transactions.records import (
-    Producer,
+    Owner,
     State,
     TransactionEntry,
     TransactionRecord,
@@ -124,7 +124,7 @@ def test_an_old_value_that_is_none_is_refused(value: str) -> None:
 def test_a_version_of_a_value_that_is_not_known_is_refused(start: str) -> None:
     value = encode_value(TransactionRecord("x", 7, 3, 9, State.EMPTY))
     assert value is not None
-    with pytest.raises(InvalidTransactionRecord, match="is not known"):
+    with pytest.raises(InvalidTransactionRecord, match="unknown version"):
         decode(KEY, bytes.fromhex(start) + value[2:])
 
 
@@ -198,5 +198,5 @@ def test_a_record_knows_its_partitions() -> None:
 
 def test_the_owner_of_an_id_whose_epochs_are_used_up_is_the_next_producer() -> None:
     record = TransactionRecord("x", 7, 3, 9, State.EMPTY)
-    assert record.owner == Producer(7, 3)
-    assert msgspec.structs.replace(record, next_producer_id=8).owner == Producer(8, 0)
+    assert record.owner == Owner(7, 3)
+    assert msgspec.structs.replace(record, next_producer_id=8).owner == Owner(8, 0)

@@ -9,7 +9,7 @@ import msgspec
 from barnabas.core.coordination import SetTimer
 from barnabas.core.model import TopicPartition
 from barnabas.core.transactions import ending, initialising, partitions
-from barnabas.core.transactions.decision import Decision, TransactionTimer
+from barnabas.core.transactions.decision import TransactionDecision, TransactionTimer
 from barnabas.core.transactions.encoding import decode, encode_key, encode_value
 from barnabas.core.transactions.ending import Ended, needs_producer_id
 from barnabas.core.transactions.initialising import AbortFirst, Initialised, InitRequest
@@ -36,7 +36,7 @@ class Coordinator:
         self.now_ms = 1_000_000
         self.producer_ids = count(FIRST_ID)
 
-    def take(self, decision: Decision[T]) -> T:
+    def take(self, decision: TransactionDecision[T]) -> T:
         for entry in decision.records:
             self.log.append((encode_key(entry), encode_value(entry)))
             self.transactions.apply(entry)
@@ -59,11 +59,11 @@ class Coordinator:
 
     @property
     def standing(self) -> tuple[int, int, State]:
-        return self.record.producer_id, self.record.epoch, self.record.state
+        return self.record.producer_id, self.record.producer_epoch, self.record.state
 
-    def put(self, state: State, *, epoch: int = 5, **fields: object) -> None:
+    def put(self, state: State, *, producer_epoch: int = 5, **fields: object) -> None:
         """Make the id what a test begins with: one of a producer of version 2."""
-        base = TransactionRecord(NAME, FIRST_ID, epoch, TIMEOUT_MS, state, update_ms=self.now_ms, version=2)
+        base = TransactionRecord(NAME, FIRST_ID, producer_epoch, TIMEOUT_MS, state, update_ms=self.now_ms, version=2)
         if state is not State.EMPTY:
             base = msgspec.structs.replace(base, start_ms=self.now_ms)
         if state is State.ONGOING or state.is_prepared:
@@ -74,7 +74,9 @@ class Coordinator:
         next(self.producer_ids)
 
     def init(self, producer_id: int = -1, epoch: int = -1, timeout_ms: int = TIMEOUT_MS) -> Initialised | AbortFirst:
-        request = InitRequest(transactional_id=NAME, timeout_ms=timeout_ms, producer_id=producer_id, epoch=epoch)
+        request = InitRequest(
+            transactional_id=NAME, timeout_ms=timeout_ms, producer_id=producer_id, producer_epoch=epoch
+        )
         return self.take(
             initialising.decide_init(
                 self.transactions,

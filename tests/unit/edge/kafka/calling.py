@@ -15,10 +15,12 @@ from barnabas.runtime.answers import Piece
 from barnabas.runtime.connections import Answer, Connection
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import APIS, FETCH, PRODUCE, Api
-from tests.unit.edge.kafka.support import NOW_MS, build
+from tests.support.ports import NOW_MS
+from tests.support.served import versions_of
+from tests.unit.edge.kafka.support import build
 from tests.unit.wire.kio_values import encode
 
-LATEST = PRODUCE.max_version
+LATEST = versions_of(PRODUCE)[-1]
 NAMED = 12  # the last version of Produce and of Fetch in which topics have names
 NO_TOPIC_ID = -1
 
@@ -26,6 +28,7 @@ NO_TOPIC_ID = -1
 class FakeConnection:
     peer = ("127.0.0.1", 1)
     local = ("127.0.0.1", 2)
+    listener = "PLAINTEXT"
 
     def __init__(self, max_read_bytes: int = 2**31) -> None:
         self.max_read_bytes = max_read_bytes
@@ -126,16 +129,17 @@ def frame_of(api: Api, version: int, body: bytes, client_id: bytes = b"c") -> by
 class Caller:
     """A client without a socket."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, connection: FakeConnection | None = None) -> None:
         self.broker = broker
+        self.connection = connection or FakeConnection()
         self.server = KafkaServer(broker)
-        self.connection = FakeConnection()
+        self.client = self.server.accept(cast("Connection", self.connection))
 
     def send(self, frame: bytes) -> Call:
         api, version = APIS[int.from_bytes(frame[:2], "big")], int.from_bytes(frame[2:4], "big")
         # A frame lies in a buffer that is used again as soon as it is handled: see that nobody keeps it.
         buffer = bytearray(frame)
-        result = self.server.handle(memoryview(buffer), cast("Connection", self.connection))
+        result = self.client.handle(memoryview(buffer))
         call = Call(api, version, result)
         buffer[:] = b"\xee" * len(buffer)
         return call

@@ -12,23 +12,22 @@ from dataclasses import MISSING, fields, is_dataclass
 from datetime import timedelta
 from functools import cache
 from io import BytesIO
-from typing import Any, TypeVar, get_args
-from uuid import UUID
+from typing import Any, get_args
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from barnabas.core.metadata.cluster import register_node
+from barnabas.core.metadata.records import Endpoint
 from barnabas.core.metadata.topics import NewTopic
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.edge.kafka.asked import Asked
-from barnabas.edge.kafka.handlers import HANDLERS
 from barnabas.node import Node, Ports
 from barnabas.runtime.flusher import Flusher
+from barnabas.runtime.logs import Logs
 from barnabas.runtime.offload import Threads
-from barnabas.runtime.partition import Logs
 from barnabas.services.broker import Broker
-from barnabas.services.broker_config import BrokerConfig
+from barnabas.services.session import Session
+from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.disk import Disk
 from barnabas.testing.dice import SimulatedDice, derive_random
@@ -38,23 +37,11 @@ from barnabas.wire.apis import Api
 from barnabas.wire.frame import RequestHeader
 from barnabas.wire.requests import read_request
 from barnabas.wire.responses import write_response
+from tests.support.ports import NOW_MS, FixedClock, InPlace
+from tests.support.served import HANDLERS, versions_of
 
-T = TypeVar("T")
-NOW_MS = 1_700_000_000_000
 NODE_ID = 1
-
-
-class InPlace:
-    """Blocking work, done at once."""
-
-    async def run(self, function: Callable[[], T]) -> T:
-        await asyncio.sleep(0)
-        return function()
-
-
-class FixedClock:
-    def now_ms(self) -> int:
-        return NOW_MS
+ENDPOINTS = [Endpoint("PLAINTEXT", "broker.test", 9092), Endpoint("OUTSIDE", "outside.test", 9192)]
 
 
 def config_of(**settings: str) -> BrokerConfig:
@@ -68,7 +55,9 @@ async def serving(
 ) -> AsyncIterator[Broker]:
     """A broker that serves until the block ends."""
     chosen = config or BrokerConfig()
-    config = BrokerConfig.from_properties({**chosen.given, "log.dirs": path, "node.id": str(NODE_ID)})
+    config = BrokerConfig.from_properties(
+        {"broker.rack": "a", **chosen.given, "log.dirs": path, "node.id": str(NODE_ID)}
+    )
     ports = Ports(
         disk or SimulatedDisk(1), FixedClock(), SimulatedDice(derive_random(1, "dice")), Threads.in_one(InPlace())
     )
@@ -79,12 +68,8 @@ async def serving(
     async with asyncio.TaskGroup() as tasks:
         metadata = node._open_metadata(data_dir)
         broker = node._build(metadata, logs)
-        broker.host, broker.port = "broker.test", 9092
-        metadata.commit_now(
-            lambda image: register_node(
-                image, node_id=NODE_ID, host=broker.host, port=broker.port, rack="a", incarnation=UUID(int=1)
-            )
-        )
+        await metadata.start(tasks)
+        await node._join(metadata, ENDPOINTS, was_clean=data_dir.was_clean)
         node._open_logs(broker, data_dir)
         broker.served.start(tasks)
         broker.groups.start(tasks)
@@ -94,6 +79,7 @@ async def serving(
         broker.groups.close()
         broker.transactions.close()
         await broker.served.wait_all_removed()
+        await metadata.close()
         flushing.cancel()
 
 
@@ -131,10 +117,22 @@ def append(broker: Broker, topic: str, *timestamps: int, partition: int = 0) -> 
     broker.served.get_partition(topic, partition).append(bytearray(encode_batch(records)), now_ms=NOW_MS)
 
 
+def new_session(listener: str = "PLAINTEXT") -> Session:
+    """A client that is called ``test``."""
+    session = Session(listener=listener, peer=("127.0.0.1", 1), local=("127.0.0.1", 9092))
+    session.client_id = "test"
+    return session
+
+
 async def ask(broker: Broker, api: Api, version: int, **request: Any) -> Any:
     """The answer to a request in a version, read back by kio."""
+    return await ask_as(new_session(), broker, api, version, request)
+
+
+async def ask_as(session: Session, broker: Broker, api: Api, version: int, request: Mapping[str, Any]) -> Any:
+    """The same for a client that is known."""
     entity = through_bytes(api, version, request)
-    values = await HANDLERS[api](broker, entity, Asked(version, "test", ("127.0.0.1", 1), ("127.0.0.1", 9092)))
+    values = await HANDLERS[api.key](broker, entity, Asked(version, session))
     assert unknown_fields(api, values) == []
     data = bytes(write_response(api.key, version, values))
     answer, size = entity_reader(load_response_schema(api.key, version))(data, 0)
@@ -215,7 +213,7 @@ def _paths_of(values: Mapping[str, Any], prefix: str = "") -> set[str]:
 @cache
 def _known_paths(api: Api) -> frozenset[str]:
     paths: set[str] = set()
-    for version in range(api.min_version, api.max_version + 1):
+    for version in versions_of(api):
         paths |= _schema_paths(load_response_schema(api.key, version))
     return frozenset(paths)
 

@@ -15,17 +15,22 @@ from barnabas.core.records.record import Record, encode_batch
 from barnabas.services.broker import Broker
 from barnabas.services.syncing import wait_synced
 from barnabas.wire.apis import FETCH
+from tests.support.ports import NOW_MS
+from tests.support.served import versions_of
 from tests.unit.edge.kafka.calling import NAMED, Call, Caller, frame_of
 from tests.unit.edge.kafka.fetching.support import fill, is_parked, partitions_in, values_in, wait_parked
 from tests.unit.edge.kafka.holding import Held, held_by
-from tests.unit.edge.kafka.support import NOW_MS, append, build, create, run
+from tests.unit.edge.kafka.support import append, build, create, run
 from tests.unit.wire.kio_values import encode
 
 MAX_CALLS = 12_000
 """Between two turns: some milliseconds. Every request below takes several times as many in all."""
 
+MAX_FREED = 6000
+"""Blocks of memory between two turns: a millisecond or two. What is freed in all is several times as much."""
+
 MANY = 6000
-BY_ID = FETCH.max_version
+BY_ID = versions_of(FETCH)[-1]
 Topic = str | UUID
 
 
@@ -91,6 +96,7 @@ def test_a_fetch_of_many_gives_the_loop_back(what: str) -> None:
         caller, request = Caller(broker), frame(*topics, version=version)
         call, held = await held_by(lambda: answered(caller.send(request)))
         assert held.longest < MAX_CALLS
+        assert held.freed < MAX_FREED, held.freed
         assert held.turns > MANY // 1000
         response = await call.read()
         assert (count_of(response), codes_in(response)) == (MANY, {code})
@@ -116,6 +122,7 @@ def test_a_fetch_of_many_that_have_records_gives_the_loop_back() -> None:
         request = frame(topic_of(broker.image.topics["t"].topic_id, range(number)), version=BY_ID)
         call, held = await held_by(lambda: answered(caller.send(request)))
         assert held.longest < MAX_CALLS
+        assert held.freed < MAX_FREED, held.freed
         assert [values_in(each) for each in partitions_in(await call.read())] == [[b"v"]] * number
 
     run(scenario)

@@ -19,6 +19,9 @@ from tests.unit.wire.kio_values import encode
 MAX_CALLS = 12_000
 """Between two turns: some milliseconds. Every request below takes several times as many in all."""
 
+MAX_FREED = 6000
+"""Blocks of memory between two turns: a millisecond or two. What is freed in all is several times as much."""
+
 MAX_CALLS_FOR_A_PARTITION = 25
 """Of a new topic, whose commit is one step: so many for as many as one request may create are some 30 milliseconds."""
 
@@ -194,6 +197,7 @@ def test_a_long_request_gives_the_loop_back_again_and_again(name: str) -> None:
         _, held = await held_by(lambda: caller.send(frame).bytes())
 
         assert held.longest < MAX_CALLS
+        assert held.freed < MAX_FREED
         assert held.turns > 1
 
     run(scenario)

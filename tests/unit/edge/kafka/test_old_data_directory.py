@@ -155,7 +155,7 @@ def test_a_transaction_that_an_older_version_began_is_ended(is_commit: bool) -> 
         async with serving(CONFIG, disk=disk) as broker:
             record = await broker.transactions.describe("ongoing")
             client = Client(broker, "ongoing")
-            client._take(record.producer_id, record.epoch)
+            client._take(record.producer_id, record.producer_epoch)
             assert await client.end(commit=is_commit) == 0
             assert await fetch_offset(broker, "simple", "t") == (9 if is_commit else 1, 0)
         disk.crash(Keep.NOTHING)

@@ -9,11 +9,12 @@ import pytest
 from barnabas.services.broker import Broker
 from barnabas.services.syncing import SYNC_WAIT_S, wait_synced
 from barnabas.wire.apis import DELETE_RECORDS, LIST_OFFSETS
+from tests.support.ports import NOW_MS
 from tests.unit.edge.kafka.calling import Caller, batch
 from tests.unit.edge.kafka.fetching.support import is_parked, values_in
 from tests.unit.edge.kafka.holding import Held
 from tests.unit.edge.kafka.producing.support import Gate, hold_flushes
-from tests.unit.edge.kafka.support import NOW_MS, append, ask, create, run
+from tests.unit.edge.kafka.support import append, ask, create, run
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 

@@ -87,7 +87,11 @@ class Handler:
     def may_overlap(self, frame: memoryview) -> bool:
         return bytes(frame[:1]) in (b"p", b"n")
 
-    def handle(self, frame: memoryview, connection: Connection) -> Any:
+    def accept(self, connection: Connection) -> "Handler":
+        """The same for all connections."""
+        return self
+
+    def handle(self, frame: memoryview) -> Any:
         data = bytes(frame)
         self.handled.append(data[:40])
         self.changed.set()
@@ -184,7 +188,7 @@ async def serving(**limits: Any) -> AsyncIterator[Server]:
     async with asyncio.TaskGroup() as tasks:
         handler = Handler()
         connections = Connections(handler, ConnectionLimits(**limits), tasks)
-        _, port = await connections.bind("127.0.0.1", 0)
+        _, port = await connections.bind("127.0.0.1", 0, listener="TEST")
         await connections.serve()
         server = Server(handler, connections, port)
         try:

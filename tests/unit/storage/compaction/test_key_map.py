@@ -13,6 +13,7 @@ from barnabas.core.records.record import Record, decode_records, encode_batch, p
 from barnabas.storage.compaction.key_map import Engine, KeyMap, PlainKeyMap, choose_engine, make_key_map
 from barnabas.storage.compaction.native import NativeKeyMap
 from barnabas.storage.compaction.native_table import ROW_SIZE, hash_bytes
+from tests.support.examples import examples
 
 HASH_KEY = bytes(range(16))
 ENGINES = list(Engine)
@@ -52,7 +53,7 @@ def logs(draw: st.DrawFn) -> list[bytearray]:
     return batches
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(batches=logs(), split=st.integers(0, 6), keeps_tombstones=st.booleans(), horizon=st.integers(0, 2**45))
 def test_both_maps_keep_the_same_records_to_the_byte(
     batches: list[bytearray], split: int, keeps_tombstones: bool, horizon: int

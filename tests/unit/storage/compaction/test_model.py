@@ -10,6 +10,7 @@ from barnabas.core.records.batch import Codec
 from barnabas.core.records.control import MarkerType
 from barnabas.core.records.record import Record
 from barnabas.storage.compaction import Engine
+from tests.support.examples import examples
 from tests.unit.storage.compaction.support import CONFIG, DAY, NOW, CompactedLog
 
 KEYS = [f"key{i}" for i in range(6)]
@@ -164,7 +165,7 @@ class Model:
             assert record.offset in kept or (record.value is None and record.offset in due)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(steps=steps)
 def test_a_compacted_log_says_the_same_as_the_log_it_was(steps: list[Step]) -> None:
     model = Model()

@@ -1,110 +1,12 @@
-"""The handlers of all APIs but Produce and Fetch, one module for each.
+"""The handlers of all APIs, one module for each, which registers itself (`registry`): a new one is found here.
 
-Beside them: `outcome` (refusals and deadlines), `operations` (what clients may do), `altering` and `committing` (what
-both ways to alter settings and to commit offsets share), and `fencing` (what a producer that was replaced is told).
+Beside them: `outcome` (refusals and deadlines), `operations` (what clients may do), `altering` and `committing` (shared
+by the APIs that alter settings and commit offsets), `fencing` (the error code for a fenced producer), and `walking`
+(over the partitions of a request).
 """
 
-from typing import Final
+from importlib import import_module
+from pkgutil import iter_modules
 
-from barnabas.edge.kafka.asked import Handle
-from barnabas.edge.kafka.handlers import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    alter_configs,
-    alter_partition_reassignments,
-    alter_replica_log_dirs,
-    api_versions,
-    consumer_group_describe,
-    consumer_group_heartbeat,
-    create_acls,
-    create_partitions,
-    create_topics,
-    delete_acls,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_acls,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_quorum,
-    describe_topic_partitions,
-    describe_transactions,
-    elect_leaders,
-    end_txn,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_config_resources,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    sync_group,
-    txn_offset_commit,
-    unregister_broker,
-    update_features,
-    write_txn_markers,
-)
-from barnabas.wire import apis
-from barnabas.wire.apis import Api
-
-HANDLERS: Final[dict[Api, Handle]] = {
-    apis.LIST_OFFSETS: list_offsets.handle,
-    apis.METADATA: metadata.handle,
-    apis.OFFSET_COMMIT: offset_commit.handle,
-    apis.OFFSET_FETCH: offset_fetch.handle,
-    apis.FIND_COORDINATOR: find_coordinator.handle,
-    apis.JOIN_GROUP: join_group.handle,
-    apis.HEARTBEAT: heartbeat.handle,
-    apis.LEAVE_GROUP: leave_group.handle,
-    apis.SYNC_GROUP: sync_group.handle,
-    apis.DESCRIBE_GROUPS: describe_groups.handle,
-    apis.LIST_GROUPS: list_groups.handle,
-    apis.API_VERSIONS: api_versions.handle,
-    apis.CREATE_TOPICS: create_topics.handle,
-    apis.DELETE_TOPICS: delete_topics.handle,
-    apis.DELETE_RECORDS: delete_records.handle,
-    apis.INIT_PRODUCER_ID: init_producer_id.handle,
-    apis.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
-    apis.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn.handle,
-    apis.ADD_OFFSETS_TO_TXN: add_offsets_to_txn.handle,
-    apis.END_TXN: end_txn.handle,
-    apis.WRITE_TXN_MARKERS: write_txn_markers.handle,
-    apis.TXN_OFFSET_COMMIT: txn_offset_commit.handle,
-    apis.DESCRIBE_CONFIGS: describe_configs.handle,
-    apis.ALTER_CONFIGS: alter_configs.handle,
-    apis.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
-    apis.CREATE_PARTITIONS: create_partitions.handle,
-    apis.DELETE_GROUPS: delete_groups.handle,
-    apis.ELECT_LEADERS: elect_leaders.handle,
-    apis.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
-    apis.OFFSET_DELETE: offset_delete.handle,
-    apis.DESCRIBE_QUORUM: describe_quorum.handle,
-    apis.DESCRIBE_CLUSTER: describe_cluster.handle,
-    apis.DESCRIBE_PRODUCERS: describe_producers.handle,
-    apis.DESCRIBE_TRANSACTIONS: describe_transactions.handle,
-    apis.LIST_TRANSACTIONS: list_transactions.handle,
-    apis.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat.handle,
-    apis.CONSUMER_GROUP_DESCRIBE: consumer_group_describe.handle,
-    apis.LIST_CONFIG_RESOURCES: list_config_resources.handle,
-    apis.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
-    apis.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments.handle,
-    apis.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs.handle,
-    apis.CREATE_ACLS: create_acls.handle,
-    apis.DELETE_ACLS: delete_acls.handle,
-    apis.DESCRIBE_ACLS: describe_acls.handle,
-    apis.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments.handle,
-    apis.UNREGISTER_BROKER: unregister_broker.handle,
-    apis.UPDATE_FEATURES: update_features.handle,
-}
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -4,24 +4,31 @@ Differs from Kafka: client metrics have no settings here, and groups only those 
 altered; a setting of a broker that does not exist is refused with INVALID_CONFIG, where Kafka keeps it.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from barnabas.core.errors import InvalidRequest
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.altering import alter_each
+from barnabas.edge.kafka.registry import serves
 from barnabas.services.broker import Broker
-from barnabas.services.configs import ConfigResource, Decide, decide_replacement
-from barnabas.wire.responses import Values
+from barnabas.services.settings.resources import ConfigResource, Decide, decide_replacement
+from barnabas.wire.apis import ALTER_CONFIGS
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import alter_configs as message
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
+@serves(ALTER_CONFIGS, 0, 2)
+async def handle(broker: Broker, request: message.AlterConfigsRequest, asked: Asked) -> message.AlterConfigsResponse:
     """See the module."""
 
-    def decider(resource: Any) -> Decide:
+    def decider(resource: message.AlterConfigsResource) -> Decide:
         wanted = {config.name: config.value for config in resource.configs}
         if len(wanted) != len(resource.configs):
             raise InvalidRequest("a setting is given more than once")
         target = ConfigResource(resource.resource_type, resource.resource_name)
         return lambda image: decide_replacement(image, broker.config, target, wanted)
 
-    return await alter_each(broker, request, decider)
+    return await alter_each(broker, asked.session, request.resources, decider, validate_only=request.validate_only)

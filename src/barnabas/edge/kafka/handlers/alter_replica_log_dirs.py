@@ -1,19 +1,30 @@
 """AlterReplicaLogDirs, versions 1 and 2: move partitions to other data directories of this node.
 
-There is one directory. A partition is there already, and any other directory is refused with LOG_DIR_NOT_FOUND.
+There is one directory. It is accepted as a target, and any other directory is refused with LOG_DIR_NOT_FOUND.
 """
 
-from typing import Any
+from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError, ReplicaNotAvailable, UnknownTopicOrPartition
 from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.log_dirs import check_log_dir
-from barnabas.wire.responses import Values
+from barnabas.services.session import Session
+from barnabas.wire.apis import ALTER_REPLICA_LOG_DIRS
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import alter_replica_log_dirs as message
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
+@serves(ALTER_REPLICA_LOG_DIRS, 1, 2)
+async def handle(
+    broker: Broker, request: message.AlterReplicaLogDirsRequest, asked: Asked
+) -> message.AlterReplicaLogDirsResponse:
     """See the module."""
     codes: dict[str, dict[int, int]] = {}
     wanted = (
@@ -23,19 +34,20 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa:
         for partition in topic.partitions
     )
     async for path, topic, partition in in_turns(wanted):
-        codes.setdefault(topic, {})[partition] = _move(broker, path, topic, partition)
-    results = [
+        codes.setdefault(topic, {})[partition] = _move(broker, asked.session, path, topic, partition)
+    results: list[message.AlterReplicaLogDirTopicResult] = [
         {
             "topic_name": name,
             "partitions": [{"partition_index": index, "error_code": code} for index, code in partitions.items()],
         }
         for name, partitions in codes.items()
     ]
-    return {"throttle_time": 0, "results": results}
+    return {"results": results}
 
 
-def _move(broker: Broker, path: str, topic: str, partition: int) -> int:
+def _move(broker: Broker, session: Session, path: str, topic: str, partition: int) -> int:
     try:
+        broker.access.authorize(session, Operation.ALTER, CLUSTER)
         check_log_dir(broker.logs, path)
         broker.served.get_partition(topic, partition)
     except UnknownTopicOrPartition:

@@ -1,46 +1,59 @@
 """ApiVersions, versions 0 to 4: what this broker serves.
 
 Differs from Kafka: an unknown version is answered with the whole list, not with the versions of ApiVersions alone, so
-that a client that reads on needs no second request. A feature is there once what stands behind it is.
+that a client that reads on needs no second request. A feature is listed once it is implemented.
 """
 
+from __future__ import annotations
+
 import re
-from typing import Any, Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 from barnabas.core.errors import InvalidRequest
 from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.registry import SERVED, serves
 from barnabas.services.broker import Broker
 from barnabas.services.features import SUPPORTED_FEATURES, finalized_features
-from barnabas.wire.apis import API_VERSIONS, APIS
-from barnabas.wire.errors import UnsupportedVersion
+from barnabas.services.session import Software
+from barnabas.wire.apis import API_VERSIONS
+from barnabas.wire.errors import UnservedVersion
 from barnabas.wire.frame import RequestHeader, answer_head
-from barnabas.wire.responses import Values, write_response
+from barnabas.wire.responses import write_response
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import api_versions as message
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-_API_KEYS: Final = [
-    {
-        "api_key": api.key,
-        "min_version": api.min_version if api.advertised_from is None else api.advertised_from,
-        "max_version": api.max_version,
-    }
-    for api in sorted(APIS.values())
-]
+_SOFTWARE_FROM: Final = 3
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
+@cache
+def _api_keys() -> list[message.ApiVersion]:
+    """The APIs served; computed on the first request, when all handlers have registered themselves."""
+    return [
+        {"api_key": key, "min_version": served.advertised_from, "max_version": served.max_version}
+        for key, served in sorted(SERVED.items())
+    ]
+
+
+@serves(API_VERSIONS, 0, 4)
+async def handle(broker: Broker, request: message.ApiVersionsRequest, asked: Asked) -> message.ApiVersionsResponse:
     """See the module."""
-    if asked.version >= 3 and not _is_software(request.client_software_name, request.client_software_version):
-        return {"error_code": InvalidRequest.kafka_code}
+    if asked.version >= _SOFTWARE_FROM:
+        software = Software(request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE.fullmatch(each) for each in software):
+            return {"error_code": InvalidRequest.kafka_code}
+        asked.session.software = software
     return {
         "error_code": 0,
-        "api_keys": _API_KEYS,
-        "throttle_time": 0,
+        "api_keys": _api_keys(),
         "supported_features": [
             {"name": name, "min_version": lowest, "max_version": highest}
             for name, (lowest, highest) in SUPPORTED_FEATURES.items()
             if lowest > 0 or asked.version >= 4  # older clients cannot read a lowest level of 0
         ],
-        "finalized_features_epoch": max(broker.metadata.high_watermark - 1, 0),
+        "finalized_features_epoch": max(broker.metadata.applied_offset - 1, 0),
         "finalized_features": [
             {"name": name, "min_version_level": level, "max_version_level": level}
             for name, level in sorted(finalized_features(broker.image).items())
@@ -48,13 +61,9 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
     }
 
 
-def _is_software(name: str, version: str) -> bool:
-    return _SOFTWARE.fullmatch(name) is not None and _SOFTWARE.fullmatch(version) is not None
-
-
 def answer_unknown_version(header: RequestHeader) -> list[bytes]:
     """The framed answer to a version that is not served: version 0, which every client can read."""
     body = bytes(
-        write_response(API_VERSIONS.key, 0, {"error_code": UnsupportedVersion.kafka_code, "api_keys": _API_KEYS})
+        write_response(API_VERSIONS.key, 0, {"error_code": UnservedVersion.kafka_code, "api_keys": _api_keys()})
     )
     return [answer_head(header, len(body)) + body]

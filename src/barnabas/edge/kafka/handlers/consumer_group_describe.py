@@ -1,43 +1,60 @@
-"""ConsumerGroupDescribe, versions 0 and 1: consumer groups (KIP-848), with what members have and are to have.
+"""ConsumerGroupDescribe, versions 0 and 1: consumer groups (KIP-848), with the current and target assignments of their
+members.
 
 As Kafka does it: what is not a consumer group is not found, and topics that were deleted are left out. Differs from
 Kafka: a group that is named several times is answered once.
 """
 
-from typing import Any, Final
+from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
+from barnabas.core.access.resources import Operation
+from barnabas.core.access.resources import group as group_of
 from barnabas.core.errors import BarnabasError
-from barnabas.core.groups.consumer_describe import DescribedConsumerGroup, DescribedConsumerMember
+from barnabas.core.groups.consumer.describe import DescribedConsumerGroup, DescribedConsumerMember
 from barnabas.core.groups.records import TopicPartitions
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import operations
 from barnabas.edge.kafka.handlers.outcome import refused
+from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
-from barnabas.wire.responses import Values
+from barnabas.services.session import Session
+from barnabas.wire.apis import CONSUMER_GROUP_DESCRIBE
 
-_PER_TURN: Final = 50
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import consumer_group_describe as message
+
+_PER_TURN: Final = 20
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
+@serves(CONSUMER_GROUP_DESCRIBE, 0, 1)
+async def handle(
+    broker: Broker, request: message.ConsumerGroupDescribeRequest, asked: Asked
+) -> message.ConsumerGroupDescribeResponse:
     """See the module."""
-    allowed = operations.OF_GROUP if request.include_authorized_operations else operations.NOT_ASKED
-    groups: dict[str, Values] = {}
+    is_asked = request.include_authorized_operations
+    groups: dict[str, message.DescribedGroup] = {}
     async for group in in_turns(request.group_ids, per_turn=_PER_TURN, letters=len):
         if group not in groups:
-            groups[group] = await _describe(broker, group, allowed)
-    return {"throttle_time": 0, "groups": list(groups.values())}
+            groups[group] = await _describe(broker, group, asked.session, tells_operations=is_asked)
+    return {"groups": list(groups.values())}
 
 
-async def _describe(broker: Broker, group: str, allowed: int) -> Values:
+async def _describe(broker: Broker, group: str, session: Session, *, tells_operations: bool) -> message.DescribedGroup:
     try:
+        broker.access.authorize(session, Operation.DESCRIBE, group_of(group))
         described = await broker.groups.describe_consumer_group(group)
+        for name in sorted({name for member in described.members for name in _topics(broker, member)}):
+            broker.access.authorize_topic(session, Operation.DESCRIBE, name)  # one unseen hides the whole group
     except BarnabasError as error:
         return {"group_id": group, **refused(error), "authorized_operations": operations.NOT_ASKED}
+    allowed = operations.allowed_on(broker.access, session, group_of(group), is_asked=tells_operations)
     return {**_group(broker, described), "authorized_operations": allowed}
 
 
-def _group(broker: Broker, described: DescribedConsumerGroup) -> Values:
+def _group(broker: Broker, described: DescribedConsumerGroup) -> message.DescribedGroup:
     return {
         "error_code": 0,
         "group_id": described.group,
@@ -49,7 +66,13 @@ def _group(broker: Broker, described: DescribedConsumerGroup) -> Values:
     }
 
 
-def _member(broker: Broker, member: DescribedConsumerMember) -> Values:
+def _topics(broker: Broker, member: DescribedConsumerMember) -> list[str]:
+    """All topics that a description of a member names."""
+    held = [broker.served.by_id.get(each.topic_id) for each in (*member.assignment, *member.target)]
+    return [*member.topics, *(topic.name for topic in held if topic is not None)]
+
+
+def _member(broker: Broker, member: DescribedConsumerMember) -> message.Member:
     return {
         "member_id": member.member_id,
         "instance_id": member.instance_id,
@@ -65,7 +88,7 @@ def _member(broker: Broker, member: DescribedConsumerMember) -> Values:
     }
 
 
-def _partitions(broker: Broker, held: tuple[TopicPartitions, ...]) -> list[Values]:
+def _partitions(broker: Broker, held: tuple[TopicPartitions, ...]) -> list[message.TopicPartitions]:
     named = [(broker.served.by_id.get(each.topic_id), each) for each in held]
     return [
         {"topic_id": each.topic_id, "topic_name": topic.name, "partitions": each.partitions}

@@ -6,36 +6,46 @@ when the answer comes; topics after the one that ran out of time are answered wi
 many partitions is refused as a whole; here that is a setting, `max.new.partitions.per.request`.
 """
 
-from collections import Counter
-from typing import Any
+from __future__ import annotations
 
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError, InvalidReplicaAssignment, InvalidRequest
 from barnabas.core.metadata.topics import NewTopic
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of, refused
+from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
-from barnabas.services.configs import describe_overrides
 from barnabas.services.settings import DescribedSetting
-from barnabas.wire.responses import Values
+from barnabas.services.settings.resources import describe_overrides
+from barnabas.wire.apis import CREATE_TOPICS
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import create_topics as message
 
 _PER_TURN = 5  # each is described, too
 _DESCRIBED_FROM = 5  # the version from which on a created topic is described
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
+@serves(CREATE_TOPICS, 2, 7)
+async def handle(broker: Broker, request: message.CreateTopicsRequest, asked: Asked) -> message.CreateTopicsResponse:
     """See the module."""
     counts: Counter[str] = Counter()
     partition_count = 0
     async for topic in in_turns(request.topics):
         counts[topic.name] += 1
         partition_count += broker.topics.partition_count_of(topic.num_partitions, topic.assignments)
-    deadline = deadline_of(broker, request)
-    answers = []
+    deadline = deadline_of(broker, request.timeout)
+    answers: list[message.CreatableTopicResult] = []
     async for topic in in_turns(request.topics, per_turn=_PER_TURN):
         if counts[topic.name] == 0:
             continue  # it was answered
         try:
+            if not broker.access.allows(asked.session, Operation.CREATE, CLUSTER):
+                broker.access.authorize_topic(asked.session, Operation.CREATE, topic.name)
             broker.topics.check_new_partitions(partition_count)
             if counts[topic.name] > 1:
                 raise InvalidRequest("Duplicate topic name.")
@@ -44,10 +54,10 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
         except BarnabasError as error:
             answers.append({"name": topic.name, "configs": (), **refused(error)})
         counts[topic.name] = 0
-    return {"throttle_time": 0, "topics": answers}
+    return {"topics": answers}
 
 
-def _new(topic: Any) -> NewTopic:
+def _new(topic: message.CreatableTopic) -> NewTopic:
     assignments: dict[int, tuple[int, ...]] = {}
     for assignment in topic.assignments:
         if assignment.partition_index in assignments:
@@ -64,9 +74,9 @@ def _new(topic: Any) -> NewTopic:
     )
 
 
-async def _create(broker: Broker, new: NewTopic, asked: Asked, *, validate_only: bool) -> Values:
+async def _create(broker: Broker, new: NewTopic, asked: Asked, *, validate_only: bool) -> message.CreatableTopicResult:
     created = broker.topics.decide_new(new).reply if validate_only else await broker.topics.create(new)
-    answer = {
+    answer: message.CreatableTopicResult = {
         "name": new.name,
         "topic_id": created.topic_id,
         "num_partitions": created.partition_count,
@@ -74,12 +84,13 @@ async def _create(broker: Broker, new: NewTopic, asked: Asked, *, validate_only:
         **DONE,
     }
     if asked.version >= _DESCRIBED_FROM:
-        described = describe_overrides(broker.image, broker.config, new.configs)
+        given = {name: value for name, value in new.configs.items() if value is not None}  # null was refused
+        described = describe_overrides(broker.image, broker.config, given)
         answer["configs"] = [_config(setting) for setting in sorted(described, key=lambda each: each.name)]
     return answer
 
 
-def _config(setting: DescribedSetting) -> Values:
+def _config(setting: DescribedSetting) -> message.CreatableTopicConfigs:
     return {
         "name": setting.name,
         "value": setting.value,

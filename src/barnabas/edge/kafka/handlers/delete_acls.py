@@ -1,23 +1,31 @@
-"""DeleteAcls, versions 1 to 3: remove rules.
+"""DeleteAcls, versions 1 to 3: delete ACLs.
 
 There is no authorizer, so it is refused with SECURITY_DISABLED, as in Kafka without one.
 """
 
-from typing import Any
+from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import SecurityDisabled
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import NO_AUTHORIZER, refused
+from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.turns import in_turns
+from barnabas.services.access import refusal_of
 from barnabas.services.broker import Broker
-from barnabas.wire.responses import Values
+from barnabas.wire.apis import DELETE_ACLS
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import delete_acls as message
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
+@serves(DELETE_ACLS, 1, 3)
+async def handle(broker: Broker, request: message.DeleteAclsRequest, asked: Asked) -> message.DeleteAclsResponse:
     """See the module."""
+    is_allowed = broker.access.allows(asked.session, Operation.ALTER, CLUSTER)
+    error = SecurityDisabled(NO_AUTHORIZER) if is_allowed else refusal_of(Operation.ALTER, CLUSTER)
     return {
-        "throttle_time": 0,
-        "filter_results": [
-            {"matching_acls": (), **refused(SecurityDisabled(NO_AUTHORIZER))} async for _ in in_turns(request.filters)
-        ],
+        "filter_results": [{"matching_acls": (), **refused(error)} async for _ in in_turns(request.filters)],
     }

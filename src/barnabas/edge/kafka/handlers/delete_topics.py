@@ -3,48 +3,63 @@
 Differs from Kafka: topics are deleted one after another, and answered in the order of the request.
 """
 
+from __future__ import annotations
+
 from collections import Counter
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 from uuid import UUID
 
+from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError, InvalidRequest, TopicDeletionDisabled
-from barnabas.core.metadata.image import Image
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of, refused
+from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
-from barnabas.wire.responses import Values
+from barnabas.services.session import Session
+from barnabas.wire.apis import DELETE_TOPICS
 
-_IDS_FROM = 6
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.handlers.outcome import Outcome
+    from barnabas.edge.kafka.messages import delete_topics as message
+
 _KNOWS_DISABLED_FROM = 3  # the version from which on a client knows that error
 
 Key = tuple[str | None, UUID | None]
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
+@serves(DELETE_TOPICS, 1, 6)
+async def handle(broker: Broker, request: message.DeleteTopicsRequest, asked: Asked) -> message.DeleteTopicsResponse:
     """See the module."""
-    is_by_id = asked.version >= _IDS_FROM
     counts: Counter[Key] = Counter()
-    async for topic in in_turns(request.topics if is_by_id else request.topic_names):
-        counts[(topic.name, topic.topic_id) if is_by_id else (topic, None)] += 1
-    twice = await _named_and_by_id(broker.image, counts)
-    deadline = deadline_of(broker, request)
-    answers = []
+    async for key in in_turns(_keys(request)):
+        counts[key] += 1
+    twice = await _named_and_by_id(broker, counts)
+    deadline = deadline_of(broker, request.timeout)
+    answers: list[message.DeletableTopicResult] = []
     async for name, topic_id in in_turns(counts):
         try:
             _check_key(name, topic_id, count=counts[name, topic_id], is_twice=(name, topic_id) in twice)
+            _authorize(broker, asked.session, name, topic_id)
             async with answered_by(deadline):
                 answers.append(await _delete(broker, name, topic_id))
         except BarnabasError as error:
             answers.append({"name": name, "topic_id": topic_id, **_refused(error, asked.version)})
-    return {"throttle_time": 0, "responses": answers}
+    return {"responses": answers}
 
 
-async def _named_and_by_id(image: Image, keys: Counter[Key]) -> set[Key]:
-    """What is asked for by its name and by its id as well: neither counts."""
+def _keys(request: message.DeleteTopicsRequest) -> Iterator[Key]:
+    """The topics of the request: older versions have names only, newer ones have topics instead."""
+    yield from ((name, None) for name in request.topic_names)
+    yield from ((topic.name, topic.topic_id) for topic in request.topics)
+
+
+async def _named_and_by_id(broker: Broker, keys: Counter[Key]) -> set[Key]:
+    """Topics named both by name and by id: both are refused."""
     both: set[Key] = set()
     async for name, topic_id in in_turns(keys):
-        topic = image.topics.get(name or "") if topic_id is None else None
+        topic = broker.image.topics.get(name or "") if topic_id is None else None
         if topic is not None and (None, topic.topic_id) in keys:
             both |= {(name, None), (None, topic.topic_id)}
     return both
@@ -61,7 +76,14 @@ def _check_key(name: str | None, topic_id: UUID | None, *, count: int, is_twice:
         raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
 
 
-async def _delete(broker: Broker, name: str | None, topic_id: UUID | None) -> Values:
+def _authorize(broker: Broker, session: Session, name: str | None, topic_id: UUID | None) -> None:
+    topic = None if topic_id is None else broker.image.topics_by_id.get(topic_id)
+    known = name if topic is None else topic.name
+    if known is not None and not broker.access.allows(session, Operation.DELETE, CLUSTER):
+        broker.access.authorize_topic(session, Operation.DELETE, known)
+
+
+async def _delete(broker: Broker, name: str | None, topic_id: UUID | None) -> message.DeletableTopicResult:
     if topic_id is not None:
         topic = await broker.topics.delete_by_id(topic_id)
     else:
@@ -69,7 +91,7 @@ async def _delete(broker: Broker, name: str | None, topic_id: UUID | None) -> Va
     return {"name": topic.name, "topic_id": topic.topic_id, **DONE}
 
 
-def _refused(error: BarnabasError, version: int) -> Values:
+def _refused(error: BarnabasError, version: int) -> Outcome:
     if isinstance(error, TopicDeletionDisabled) and version < _KNOWS_DISABLED_FROM:
         return refused(InvalidRequest(str(error)))
     return refused(error)

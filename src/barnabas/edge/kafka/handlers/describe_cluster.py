@@ -3,34 +3,43 @@
 Differs from Kafka: the node named as controller is the controller, not any node; no node is ever fenced.
 """
 
-from typing import Any, Final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
 
 from barnabas.core.errors import BarnabasError, MismatchedEndpointType, UnsupportedEndpointType
 from barnabas.core.metadata.image import Node
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import operations
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
+from barnabas.edge.kafka.registry import serves
 from barnabas.services.broker import Broker
-from barnabas.wire.responses import Values
+from barnabas.wire.apis import DESCRIBE_CLUSTER
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import describe_cluster as message
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - version 0 has a default
+@serves(DESCRIBE_CLUSTER, 0, 2)
+async def handle(
+    broker: Broker, request: message.DescribeClusterRequest, asked: Asked
+) -> message.DescribeClusterResponse:
     """See the module."""
     try:
-        _check_endpoints(getattr(request, "endpoint_type", _BROKERS))
+        _check_endpoints(request.endpoint_type)
     except BarnabasError as error:
-        return {"throttle_time": 0, **refused(error)}
-    sees_operations = request.include_cluster_authorized_operations
+        return {**refused(error)}
     return {
-        "throttle_time": 0,
         "endpoint_type": _BROKERS,
         "cluster_id": broker.image.cluster_id or "",
-        "controller_id": broker.metadata.leader_id,
-        "brokers": [_broker(node) for node in broker.image.nodes.values()],
-        "cluster_authorized_operations": operations.OF_CLUSTER if sees_operations else operations.NOT_ASKED,
+        "controller_id": broker.metadata.quorum.leader_id,
+        "brokers": [_broker(node, asked.session.listener) for node in broker.image.nodes.values()],
+        "cluster_authorized_operations": operations.allowed_on_cluster(
+            broker.access, asked.session, is_asked=request.include_cluster_authorized_operations
+        ),
         **DONE,
     }
 
@@ -42,11 +51,12 @@ def _check_endpoints(kind: int) -> None:
         raise UnsupportedEndpointType(f"endpoint type {kind} does not exist")
 
 
-def _broker(node: Node) -> Values:
+def _broker(node: Node, listener: str) -> message.DescribeClusterBroker:
+    endpoint = node.endpoint(listener)
     return {
         "broker_id": node.node_id,
-        "host": node.host,
-        "port": node.port,
+        "host": endpoint.host,
+        "port": endpoint.port,
         "rack": node.rack,
         "is_fenced": False,
     }

@@ -5,50 +5,65 @@ of consumer groups only; an unknown type of resource is refused alone, not with 
 several times is answered once.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from barnabas.core.access.resources import Operation
 from barnabas.core.errors import BarnabasError
 from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.handlers.altering import secured
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
+from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.turns import in_turns, next_turn
 from barnabas.services.broker import Broker
-from barnabas.services.configs import ConfigResource, describe
+from barnabas.services.session import Session
 from barnabas.services.settings import DescribedSetting
-from barnabas.wire.responses import Values
+from barnabas.services.settings.resources import ConfigResource, describe
+from barnabas.wire.apis import DESCRIBE_CONFIGS
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import describe_configs as message
 
 Outcome = Sequence[DescribedSetting] | BarnabasError
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
+@serves(DESCRIBE_CONFIGS, 1, 4)
+async def handle(
+    broker: Broker, request: message.DescribeConfigsRequest, asked: Asked
+) -> message.DescribeConfigsResponse:
     """See the module."""
-    with_docs = getattr(request, "include_documentation", False)
+    with_docs = request.include_documentation
     found: dict[ConfigResource, Outcome] = {}
-    results: dict[tuple[ConfigResource, frozenset[str]], Values] = {}
+    results: dict[tuple[ConfigResource, frozenset[str]], message.DescribeConfigsResult] = {}
     async for resource in in_turns(request.resources):
         target = ConfigResource(resource.resource_type, resource.resource_name)
         asked_for = frozenset(resource.configuration_keys or ())  # none, like null, is all
         if (target, asked_for) in results:
             continue
         if target not in found:
-            found[target] = _find(broker, target)
+            found[target] = _find(broker, target, asked.session)
             await next_turn()  # that alone takes up to a millisecond
         results[target, asked_for] = {
             "resource_type": target.type,
             "resource_name": target.name,
             **_described(found[target], asked_for, with_synonyms=request.include_synonyms, with_docs=with_docs),
         }
-    return {"throttle_time": 0, "results": list(results.values())}
+    return {"results": list(results.values())}
 
 
-def _find(broker: Broker, target: ConfigResource) -> Outcome:
+def _find(broker: Broker, target: ConfigResource, session: Session) -> Outcome:
     try:
+        broker.access.authorize(session, Operation.DESCRIBE_CONFIGS, secured(target.type, target.name))
         return describe(broker.image, broker.config, target)
     except BarnabasError as error:
         return error
 
 
-def _described(found: Outcome, asked_for: frozenset[str], *, with_synonyms: bool, with_docs: bool) -> Values:
+def _described(
+    found: Outcome, asked_for: frozenset[str], *, with_synonyms: bool, with_docs: bool
+) -> message.DescribeConfigsResult:
     if isinstance(found, BarnabasError):
         return {"configs": (), **refused(found)}
     configs = [
@@ -59,7 +74,9 @@ def _described(found: Outcome, asked_for: frozenset[str], *, with_synonyms: bool
     return {"configs": configs, **DONE}
 
 
-def _config(setting: DescribedSetting, *, with_synonyms: bool, with_docs: bool) -> Values:
+def _config(
+    setting: DescribedSetting, *, with_synonyms: bool, with_docs: bool
+) -> message.DescribeConfigsResourceResult:
     synonyms = setting.synonyms if with_synonyms else ()
     return {
         "name": setting.name,

@@ -1,10 +1,13 @@
-"""DescribeProducers, version 0: who wrote to partitions, and since where each has a transaction open.
+"""DescribeProducers, version 0: the producers of partitions, with the start offsets of their open transactions.
 
-As Kafka does it. A partition that nobody has written to has no log, and so no producers.
+As Kafka does it. A partition that was never written to has no log, and so no producers.
 """
 
-from typing import Any
+from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from barnabas.core.access.resources import Operation
 from barnabas.core.errors import BarnabasError
 from barnabas.core.metadata.names import check_topic_name
 from barnabas.core.model import NO_OFFSET
@@ -12,23 +15,34 @@ from barnabas.core.replica.producers import Producer
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
 from barnabas.edge.kafka.handlers.walking import over_partitions
+from barnabas.edge.kafka.registry import serves
 from barnabas.services.broker import Broker
-from barnabas.wire.responses import Values
+from barnabas.services.session import Session
+from barnabas.wire.apis import DESCRIBE_PRODUCERS
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import describe_producers as message
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - there is one version
+@serves(DESCRIBE_PRODUCERS, 0, 0)
+async def handle(
+    broker: Broker, request: message.DescribeProducersRequest, asked: Asked
+) -> message.DescribeProducersResponse:
     """See the module."""
-    described = await over_partitions(
-        request.topics,
-        lambda topic: topic.partition_indexes,
-        lambda topic, index: _partition(broker, topic.name, index),
-    )
-    topics = [{"name": topic.name, "partitions": partitions} for topic, partitions in described]
-    return {"throttle_time": 0, "topics": topics}
+
+    def describe(topic: message.TopicRequest, index: int) -> message.PartitionResponse:
+        return _partition(broker, asked.session, topic.name, index)
+
+    described = await over_partitions(request.topics, lambda topic: topic.partition_indexes, describe)
+    topics: list[message.TopicResponse] = [
+        {"name": topic.name, "partitions": partitions} for topic, partitions in described
+    ]
+    return {"topics": topics}
 
 
-def _partition(broker: Broker, topic: str, index: int) -> Values:
+def _partition(broker: Broker, session: Session, topic: str, index: int) -> message.PartitionResponse:
     try:
+        broker.access.authorize_topic(session, Operation.READ, topic)
         check_topic_name(topic)
         log = broker.served.get_partition(topic, index).find_log()
     except BarnabasError as error:
@@ -37,7 +51,7 @@ def _partition(broker: Broker, topic: str, index: int) -> Values:
     return {"partition_index": index, **DONE, "active_producers": producers}
 
 
-def _producer(producer: Producer) -> Values:
+def _producer(producer: Producer) -> message.ProducerState:
     start = producer.transaction_start
     return {
         "producer_id": producer.producer_id,

@@ -1,33 +1,50 @@
 """DescribeQuorum, versions 0 to 2: who votes on the metadata of the cluster.
 
-Differs from Kafka: there is one voter, this node, until Raft is there; its directory has no id, and the listener it is
-found at is that of clients.
+Differs from Kafka: there is one voter, this node, until Raft is there; its directory has no id, and the listeners it is
+found at are those of clients.
 """
 
-from typing import Any
+from __future__ import annotations
 
-from barnabas.core.errors import UnknownTopicOrPartition
+from typing import TYPE_CHECKING
+
+from barnabas.core.access.resources import CLUSTER, Operation
+from barnabas.core.errors import BarnabasError, UnknownTopicOrPartition
+from barnabas.core.metadata.image import Node
+from barnabas.core.metadata.names import METADATA_PARTITION
+from barnabas.core.metadata.quorum import Quorum, QuorumReplica
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
-from barnabas.runtime.metadata_log import METADATA_PARTITION
+from barnabas.edge.kafka.registry import serves
 from barnabas.services.broker import Broker
-from barnabas.wire.responses import Values
+from barnabas.wire.apis import DESCRIBE_QUORUM
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import describe_quorum as message
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
+@serves(DESCRIBE_QUORUM, 0, 2)
+async def handle(
+    broker: Broker, request: message.DescribeQuorumRequest, asked: Asked
+) -> message.DescribeQuorumResponse:
     """See the module."""
+    try:
+        broker.access.authorize(asked.session, Operation.DESCRIBE, CLUSTER)
+    except BarnabasError as error:
+        return {**refused(error)}
     wanted = [(topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions]
     if wanted != [METADATA_PARTITION]:
         return {"topics": [_unknown(topic) for topic in request.topics], **DONE}
     topic, partition = METADATA_PARTITION
+    quorum = broker.metadata.quorum
     return {
-        "topics": [{"topic_name": topic, "partitions": [{"partition_index": partition, **_quorum(broker)}]}],
-        "nodes": [_node(broker)],
+        "topics": [{"topic_name": topic, "partitions": [{"partition_index": partition, **_quorum(quorum)}]}],
+        "nodes": [_node(node) for voter in quorum.voters if (node := broker.image.nodes.get(voter.replica_id))],
         **DONE,
     }
 
 
-def _unknown(topic: Any) -> Values:
+def _unknown(topic: message.TopicData) -> message.TopicDataAnswer:
     error = UnknownTopicOrPartition(f"only {METADATA_PARTITION} has a quorum, and must be asked for alone")
     return {
         "topic_name": topic.topic_name,
@@ -35,25 +52,28 @@ def _unknown(topic: Any) -> Values:
     }
 
 
-def _quorum(broker: Broker) -> Values:
-    metadata = broker.metadata
-    now_ms = broker.clock.now_ms()
-    voter = {
-        "replica_id": metadata.leader_id,
-        "log_end_offset": metadata.end_offset,
-        "last_fetch_timestamp": now_ms,
-        "last_caught_up_timestamp": now_ms,
-    }
+def _quorum(quorum: Quorum) -> message.PartitionDataAnswer:
     return {
-        "leader_id": metadata.leader_id,
-        "leader_epoch": metadata.epoch,
-        "high_watermark": metadata.high_watermark,
-        "current_voters": [voter],
-        "observers": (),
+        "leader_id": quorum.leader_id,
+        "leader_epoch": quorum.leader_epoch,
+        "high_watermark": quorum.high_watermark,
+        "current_voters": [_replica(voter) for voter in quorum.voters],
+        "observers": [_replica(observer) for observer in quorum.observers],
         **DONE,
     }
 
 
-def _node(broker: Broker) -> Values:
-    listener = {"name": broker.config.listeners[0].name, "host": broker.host, "port": broker.port}
-    return {"node_id": broker.metadata.leader_id, "listeners": [listener]}
+def _replica(replica: QuorumReplica) -> message.ReplicaState:
+    return {
+        "replica_id": replica.replica_id,
+        "log_end_offset": replica.log_end_offset,
+        "last_fetch_timestamp": replica.last_fetch_ms,
+        "last_caught_up_timestamp": replica.last_caught_up_ms,
+    }
+
+
+def _node(node: Node) -> message.Node:
+    listeners: list[message.Listener] = [
+        {"name": each.listener, "host": each.host, "port": each.port} for each in node.endpoints
+    ]
+    return {"node_id": node.node_id, "listeners": listeners}

@@ -3,52 +3,80 @@
 No replica leaves the in-sync ones while there is one node, so no other is ever eligible to lead.
 """
 
-from typing import Any, Final
+from __future__ import annotations
 
-from barnabas.core.errors import BarnabasError, InvalidRequest, UnknownTopicOrPartition
+from typing import TYPE_CHECKING, Final
+
+from barnabas.core.access.resources import Operation
+from barnabas.core.access.resources import topic as topic_of
+from barnabas.core.errors import BarnabasError, InvalidRequest, TopicAuthorizationFailed, UnknownTopicOrPartition
 from barnabas.core.metadata.image import Image, PartitionState, Topic
 from barnabas.core.metadata.names import check_topic_name, is_internal
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import operations
+from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
-from barnabas.wire.responses import Values
+from barnabas.wire.apis import DESCRIBE_TOPIC_PARTITIONS
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import describe_topic_partitions as message
 
 MAX_PARTITIONS: Final = 2000
-"""Of one answer, whatever is asked for: Kafka's default of max.request.partition.size.limit."""
+"""The most partitions in one answer: Kafka's default of max.request.partition.size.limit."""
 
 _NO_LEADER: Final = -1
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - there is one version
+@serves(DESCRIBE_TOPIC_PARTITIONS, 0, 0)
+async def handle(
+    broker: Broker, request: message.DescribeTopicPartitionsRequest, asked: Asked
+) -> message.DescribeTopicPartitionsResponse:
     """See the module."""
     cursor = request.cursor
     first = "" if cursor is None else cursor.topic_name
     is_all = not request.topics
-    names = broker.image.topics if is_all else {topic.name for topic in request.topics}
+    names = set(broker.image.topics) if is_all else {topic.name for topic in request.topics}
+    hidden = await _hidden(broker, asked, names)
+    if is_all:
+        names -= hidden
     if cursor is not None and (cursor.partition_index < 0 or (not is_all and first not in names)):
         code = InvalidRequest.kafka_code
-        return {"throttle_time": 0, "topics": [_refused(topic.name, code) async for topic in in_turns(request.topics)]}
+        return {"topics": [_refused(topic.name, code) async for topic in in_turns(request.topics)]}
     left = max(min(MAX_PARTITIONS, request.response_partition_limit), 1)
-    topics: list[Values] = []
+    topics: list[message.DescribeTopicPartitionsResponseTopic] = []
     async for name in in_turns(sorted(name for name in names if name >= first)):
         if left == 0:
             return _page(topics, next_cursor={"topic_name": name, "partition_index": 0})
         topic = broker.image.topics.get(name)
+        if name in hidden:
+            topics.append(_refused(name, TopicAuthorizationFailed.kafka_code))
+            continue
+        allowed = operations.allowed_on(broker.access, asked.session, topic_of(name))
         if topic is None:
-            topics.append(_refused(name, _code_of(name)))
+            topics.append(_refused(name, _code_of(name), allowed=allowed))
             continue
         start = cursor.partition_index if cursor is not None and name == first else 0
         end = min(len(topic.partitions), start + left)
-        topics.append(_topic(broker.image, topic, range(start, end)))
+        topics.append(_topic(broker.image, topic, range(start, end), allowed=allowed))
         if end < len(topic.partitions):
             return _page(topics, next_cursor={"topic_name": name, "partition_index": end})
         left -= max(end - start, 0)
     return _page(topics, next_cursor=None)
 
 
-def _page(topics: list[Values], *, next_cursor: Values | None) -> Values:
-    return {"throttle_time": 0, "topics": topics, "next_cursor": next_cursor}
+async def _hidden(broker: Broker, asked: Asked, names: set[str]) -> set[str]:
+    """The topics that the client may not see."""
+    if broker.access.is_open:
+        return set()
+    allows = broker.access.allows_topic
+    return {name async for name in in_turns(sorted(names)) if not allows(asked.session, Operation.DESCRIBE, name)}
+
+
+def _page(
+    topics: list[message.DescribeTopicPartitionsResponseTopic], *, next_cursor: message.CursorAnswer | None
+) -> message.DescribeTopicPartitionsResponse:
+    return {"topics": topics, "next_cursor": next_cursor}
 
 
 def _code_of(name: str) -> int:
@@ -59,27 +87,29 @@ def _code_of(name: str) -> int:
     return UnknownTopicOrPartition.kafka_code
 
 
-def _refused(name: str, error_code: int) -> Values:
+def _refused(
+    name: str, error_code: int, *, allowed: int = operations.NOT_ASKED
+) -> message.DescribeTopicPartitionsResponseTopic:
     return {
         "error_code": error_code,
         "name": name,
         "is_internal": is_internal(name),
-        "topic_authorized_operations": operations.OF_TOPIC,
+        "topic_authorized_operations": allowed,
     }
 
 
-def _topic(image: Image, topic: Topic, indexes: range) -> Values:
+def _topic(image: Image, topic: Topic, indexes: range, *, allowed: int) -> message.DescribeTopicPartitionsResponseTopic:
     return {
         "error_code": 0,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": is_internal(topic.name),
         "partitions": [_partition(image, topic.partitions[index]) for index in indexes],
-        "topic_authorized_operations": operations.OF_TOPIC,
+        "topic_authorized_operations": allowed,
     }
 
 
-def _partition(image: Image, state: PartitionState) -> Values:
+def _partition(image: Image, state: PartitionState) -> message.DescribeTopicPartitionsResponsePartition:
     return {
         "error_code": 0,
         "partition_index": state.partition,

@@ -1,4 +1,4 @@
-"""What a producer that was replaced is told: older clients know it under another name."""
+"""The error code for a fenced producer: older versions have another one."""
 
 from typing import Final
 

@@ -1,56 +1,81 @@
 """FindCoordinator, versions 0 to 6: which node coordinates a group or a transactional id. Many at once from 4 on.
 
-Differs from Kafka: the topic of groups or of transactions, if it is not there, is there when the answer is, where Kafka
-answers that there is no coordinator yet. Keys of share groups are refused.
+Differs from Kafka: the internal topic is created, if it does not exist, before the answer, where Kafka answers that
+there is no coordinator yet. Keys of share groups are refused.
 """
 
-from typing import Any, Final
+from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
+from barnabas.core.access.resources import Operation, group, transactional_id
 from barnabas.core.errors import BarnabasError, CoordinatorNotAvailable, InvalidRequest
 from barnabas.core.metadata.image import Node
 from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
-from barnabas.wire.responses import Values
+from barnabas.services.session import Session
+from barnabas.wire.apis import FIND_COORDINATOR
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict
+
+    from barnabas.edge.kafka.messages import find_coordinator as message
+
+    class _Found(TypedDict, closed=True):
+        """The answer for one coordinator."""
+
+        node_id: int
+        host: str
+        port: int
+        error_code: int
+        error_message: str | None
+
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
 _BATCHED_FROM: Final = 4
-_PER_TURN: Final = 50
-_NO_NODE: Final = {"node_id": -1, "host": "", "port": -1}
+_PER_TURN: Final = 20
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
+@serves(FIND_COORDINATOR, 0, 6)
+async def handle(
+    broker: Broker, request: message.FindCoordinatorRequest, asked: Asked
+) -> message.FindCoordinatorResponse:
     """See the module."""
-    key_type = getattr(request, "key_type", GROUP)
+    key_type = request.key_type
     if asked.version < _BATCHED_FROM:
-        return {"throttle_time": 0, **await _answer(broker, key_type, request.key)}
-    coordinators = [
-        {"key": key, **await _answer(broker, key_type, key)}
+        return {**await _answer(broker, key_type, request.key, asked.session)}
+    coordinators: list[message.Coordinator] = [
+        {"key": key, **await _answer(broker, key_type, key, asked.session)}
         async for key in in_turns(request.coordinator_keys, per_turn=_PER_TURN, letters=len)
     ]
-    return {"throttle_time": 0, "coordinators": coordinators}
+    return {"coordinators": coordinators}
 
 
-async def _answer(broker: Broker, key_type: int, key: str) -> Values:
+async def _answer(broker: Broker, key_type: int, key: str, session: Session) -> _Found:
     try:
-        node = await _find(broker, key_type, key)
+        node = await _find(broker, key_type, key, session)
     except BarnabasError as error:
-        return {**_NO_NODE, "error_code": error.kafka_code, "error_message": str(error)}
+        return {"node_id": -1, "host": "", "port": -1, "error_code": error.kafka_code, "error_message": str(error)}
+    endpoint = node.endpoint(session.listener)
     return {
         "node_id": node.node_id,
-        "host": node.host,
-        "port": node.port,
+        "host": endpoint.host,
+        "port": endpoint.port,
         "error_code": 0,
         "error_message": "NONE",  # what Kafka says
     }
 
 
-async def _find(broker: Broker, key_type: int, key: str) -> Node:
+async def _find(broker: Broker, key_type: int, key: str, session: Session) -> Node:
     if key_type == TRANSACTION:
+        broker.access.authorize(session, Operation.DESCRIBE, transactional_id(key))
         topic_name, partition = TRANSACTIONS_TOPIC, await broker.transactions.find_partition(key)
     elif key_type == GROUP:
+        broker.access.authorize(session, Operation.DESCRIBE, group(key))
         topic_name, partition = OFFSETS_TOPIC, await broker.groups.find_partition(key)
     else:
         raise InvalidRequest(f"there are no coordinators of type {key_type}")

@@ -1,28 +1,37 @@
-"""Heartbeat, versions 0 to 4: a member is there, and hears whether its group rebalances. As Kafka does it."""
+"""Heartbeat, versions 0 to 4: a member is alive, and learns whether its group rebalances. As Kafka does it."""
 
-from typing import Any
+from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from barnabas.core.access.resources import Operation, group
 from barnabas.core.errors import BarnabasError, CoordinatorLoadInProgress
-from barnabas.core.groups.classic_messages import HeartbeatRequest
+from barnabas.core.groups.classic.messages import HeartbeatRequest
 from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.registry import serves
 from barnabas.services.broker import Broker
-from barnabas.wire.responses import Values
+from barnabas.wire.apis import HEARTBEAT
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import heartbeat as message
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
+@serves(HEARTBEAT, 0, 4)
+async def handle(broker: Broker, request: message.HeartbeatRequest, asked: Asked) -> message.HeartbeatResponse:
     """See the module."""
     error_code = 0
     try:
+        broker.access.authorize(asked.session, Operation.READ, group(request.group_id))
         await broker.groups.heartbeat(
             HeartbeatRequest(
                 group=request.group_id,
                 generation=request.generation_id,
                 member_id=request.member_id,
-                instance_id=getattr(request, "group_instance_id", None),
+                instance_id=request.group_instance_id,
             )
         )
     except CoordinatorLoadInProgress:
         pass  # its session starts over when the group is loaded
     except BarnabasError as error:
         error_code = error.kafka_code
-    return {"throttle_time": 0, "error_code": error_code}
+    return {"error_code": error_code}

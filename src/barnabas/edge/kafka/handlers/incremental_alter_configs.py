@@ -3,22 +3,37 @@
 Differs from Kafka: see `alter_configs`.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from barnabas.core.errors import InvalidRequest
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.altering import alter_each
+from barnabas.edge.kafka.registry import serves
 from barnabas.services.broker import Broker
-from barnabas.services.configs import BROKER_LOGGER_RESOURCE, ConfigResource, Decide, check_own_node, decide_changes
-from barnabas.services.loggers import alter_loggers
-from barnabas.services.settings import Change, Operation
-from barnabas.wire.responses import Values
+from barnabas.services.settings import AlterOperation, Change
+from barnabas.services.settings.loggers import alter_loggers
+from barnabas.services.settings.resources import (
+    BROKER_LOGGER_RESOURCE,
+    ConfigResource,
+    Decide,
+    check_own_node,
+    decide_changes,
+)
+from barnabas.wire.apis import INCREMENTAL_ALTER_CONFIGS
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import incremental_alter_configs as message
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
+@serves(INCREMENTAL_ALTER_CONFIGS, 0, 1)
+async def handle(
+    broker: Broker, request: message.IncrementalAlterConfigsRequest, asked: Asked
+) -> message.IncrementalAlterConfigsResponse:
     """See the module."""
 
-    def decider(resource: Any) -> Decide | None:
+    def decider(resource: message.AlterConfigsResource) -> Decide | None:
         changes = [_change(config) for config in resource.configs]
         if resource.resource_type == BROKER_LOGGER_RESOURCE:
             check_own_node(resource.resource_name, broker.config)
@@ -27,12 +42,12 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa:
         target = ConfigResource(resource.resource_type, resource.resource_name)
         return lambda image: decide_changes(image, broker.config, target, changes)
 
-    return await alter_each(broker, request, decider)
+    return await alter_each(broker, asked.session, request.resources, decider, validate_only=request.validate_only)
 
 
-def _change(config: Any) -> Change:
+def _change(config: message.AlterableConfig) -> Change:
     try:
-        operation = Operation(config.config_operation)
+        operation = AlterOperation(config.config_operation)
     except ValueError:
         raise InvalidRequest(f"operation {config.config_operation} does not exist") from None
     return Change(config.name, operation, config.value)

@@ -1,41 +1,52 @@
 """JoinGroup, versions 0 to 9: become a member of a group, or of its next generation.
 
-The answer comes when the generation is made, so it may take as long as the rebalance timeout. Versions below 4 do not
-know MEMBER_ID_REQUIRED and are let in at once; version 0 has no rebalance timeout, its session's counts.
+The answer is sent when the generation is complete, so it may take as long as the rebalance timeout. Versions below 4 do
+not know MEMBER_ID_REQUIRED and join at once; version 0 has no rebalance timeout, its session's counts.
 """
 
-from typing import Any, Final
+from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
+from barnabas.core.access.resources import Operation, group
 from barnabas.core.errors import BarnabasError, MemberIdRequired
-from barnabas.core.groups.classic_messages import JoinReply, JoinRequest, Protocol
+from barnabas.core.groups.classic.messages import JoinReply, JoinRequest, Protocol
 from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.registry import serves
 from barnabas.services.broker import Broker
+from barnabas.wire.apis import JOIN_GROUP
 from barnabas.wire.requests import to_ms
-from barnabas.wire.responses import Values
 
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import join_group as message
+
+_REBALANCE_TIMEOUT_FROM: Final = 1
 _MEMBER_ID_REQUIRED_FROM: Final = 4
 _NULL_PROTOCOL_FROM: Final = 7
 _SKIPS_ASSIGNMENT_FROM: Final = 9
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
+@serves(JOIN_GROUP, 0, 9)
+async def handle(broker: Broker, request: message.JoinGroupRequest, asked: Asked) -> message.JoinGroupResponse:
     """See the module."""
     try:
+        broker.access.authorize(asked.session, Operation.READ, group(request.group_id))
         reply = await broker.groups.join(_request(request, asked))
     except BarnabasError as error:
         return _refused(request, error, asked.version)
-    return {"throttle_time": 0, "error_code": 0, **_reply(reply, asked.version)}
+    return {"error_code": 0, **_reply(reply, asked.version)}
 
 
-def _request(request: Any, asked: Asked) -> JoinRequest:
+def _request(request: message.JoinGroupRequest, asked: Asked) -> JoinRequest:
+    has_timeout = asked.version >= _REBALANCE_TIMEOUT_FROM
     return JoinRequest(
         group=request.group_id,
         member_id=request.member_id,
-        instance_id=getattr(request, "group_instance_id", None),
-        client_id=asked.client_id or "",
-        client_host=asked.client_host,
+        instance_id=request.group_instance_id,
+        client_id=asked.session.client_id or "",
+        client_host=asked.session.client_host,
         session_timeout_ms=to_ms(request.session_timeout),
-        rebalance_timeout_ms=to_ms(getattr(request, "rebalance_timeout", request.session_timeout)),
+        rebalance_timeout_ms=to_ms(request.rebalance_timeout if has_timeout else request.session_timeout),
         protocol_type=request.protocol_type,
         protocols=tuple(Protocol(protocol.name, protocol.metadata) for protocol in request.protocols),
         requires_member_id=asked.version >= _MEMBER_ID_REQUIRED_FROM,
@@ -43,7 +54,7 @@ def _request(request: Any, asked: Asked) -> JoinRequest:
     )
 
 
-def _reply(reply: JoinReply, version: int) -> Values:
+def _reply(reply: JoinReply, version: int) -> message.JoinGroupResponse:
     return {
         "generation_id": reply.generation,
         "protocol_type": reply.protocol_type,
@@ -58,9 +69,8 @@ def _reply(reply: JoinReply, version: int) -> Values:
     }
 
 
-def _refused(request: Any, error: BarnabasError, version: int) -> Values:
+def _refused(request: message.JoinGroupRequest, error: BarnabasError, version: int) -> message.JoinGroupResponse:
     return {
-        "throttle_time": 0,
         "error_code": error.kafka_code,
         "generation_id": -1,
         "protocol_name": _protocol_name(None, version),

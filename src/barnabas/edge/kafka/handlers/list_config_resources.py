@@ -1,8 +1,12 @@
 """ListConfigResources, versions 0 and 1: what has settings. Version 0 knows client metrics only."""
 
-from collections.abc import Iterator
-from typing import Any, Final
+from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from barnabas.core.access.resources import CLUSTER, Operation
+from barnabas.core.errors import ClusterAuthorizationFailed
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import (
     BROKER_RESOURCE,
@@ -11,28 +15,37 @@ from barnabas.core.metadata.records import (
     TOPIC_RESOURCE,
 )
 from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
-from barnabas.services.configs import BROKER_LOGGER_RESOURCE
-from barnabas.wire.errors import UnsupportedVersion
-from barnabas.wire.responses import Values
+from barnabas.services.settings.resources import BROKER_LOGGER_RESOURCE
+from barnabas.wire.apis import LIST_CONFIG_RESOURCES
+from barnabas.wire.errors import UnservedVersion
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import list_config_resources as message
 
 _TYPES: Final = (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE, BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE)
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
+@serves(LIST_CONFIG_RESOURCES, 0, 1)
+async def handle(
+    broker: Broker, request: message.ListConfigResourcesRequest, asked: Asked
+) -> message.ListConfigResourcesResponse:
     """See the module."""
+    if not broker.access.allows(asked.session, Operation.DESCRIBE_CONFIGS, CLUSTER):
+        return {"error_code": ClusterAuthorizationFailed.kafka_code}
     known = _TYPES if asked.version >= 1 else (CLIENT_METRICS_RESOURCE,)
-    wanted = getattr(request, "resource_types", ()) or known
+    wanted = request.resource_types or known
     if any(kind not in known for kind in wanted):
-        return {"throttle_time": 0, "error_code": UnsupportedVersion.kafka_code}
-    resources = [
+        return {"error_code": UnservedVersion.kafka_code}
+    resources: list[message.ConfigResource] = [
         {"resource_name": name, "resource_type": kind}
         for kind in known
         if kind in wanted
         async for name in in_turns(list(_names(broker.image, kind)))
     ]
-    return {"throttle_time": 0, "error_code": 0, "config_resources": resources}
+    return {"error_code": 0, "config_resources": resources}
 
 
 def _names(image: Image, kind: int) -> Iterator[str]:

@@ -1,14 +1,18 @@
 """ListOffsets, versions 1 to 11: the first and the last offset of partitions, and offsets by time.
 
-Differs from Kafka: whoever asks, a replica or a debugging consumer included, is told of what consumers may read.
+Differs from Kafka: every client, including a replica or a debugging consumer, gets the offsets that consumers may read.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Final
+from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from barnabas.core.access.resources import Operation
 from barnabas.core.errors import BarnabasError, InvalidRequest
-from barnabas.core.model import NO_EPOCH
 from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.registry import serves
+from barnabas.runtime.letting_go import let_go_flat
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.turns import next_turn, pieces
 from barnabas.services.broker import Broker
@@ -26,8 +30,11 @@ from barnabas.services.offsets import (
 )
 from barnabas.services.syncing import wait_synced
 from barnabas.storage.lookup import TimedOffset
-from barnabas.wire.errors import UnsupportedVersion
-from barnabas.wire.responses import Values
+from barnabas.wire.apis import LIST_OFFSETS
+from barnabas.wire.errors import UnservedVersion
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import list_offsets as message
 
 PER_TURN: Final = 250
 """Partitions in one turn, of which each takes a microsecond or two."""
@@ -46,9 +53,10 @@ Key = tuple[str, int]
 Outcome = TimedOffset | BarnabasError
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
+@serves(LIST_OFFSETS, 1, 11)
+async def handle(broker: Broker, request: message.ListOffsetsRequest, asked: Asked) -> message.ListOffsetsResponse:
     """See the module."""
-    is_committed = getattr(request, "isolation_level", 0) == _READ_COMMITTED
+    is_committed = request.isolation_level == _READ_COMMITTED
     twice = await _wait_for_ends(broker, request)
     outcomes: dict[Key, Outcome] = {}
     lookups: dict[Key, Lookup] = {}
@@ -56,8 +64,9 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
         for wanted in partitions:
             key = (name, wanted.partition_index)
             try:
+                broker.access.authorize_topic(asked.session, Operation.DESCRIBE, name)
                 if key in twice:
-                    raise InvalidRequest(f"partition {wanted.partition_index} of '{name}' is asked for twice")
+                    raise InvalidRequest(f"partition {wanted.partition_index} of '{name}' is named twice")
                 found = _find(broker, key, wanted, version=asked.version, is_committed=is_committed)
             except BarnabasError as error:
                 outcomes[key] = error.with_traceback(None)  # which would keep this very frame, and all that is in it
@@ -68,10 +77,14 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
             outcomes[key] = found
     async for keys in pieces(list(lookups)):
         outcomes.update(await _look_all(broker, {key: lookups[key] for key in keys}))
-    return {"throttle_time": 0, "topics": await _topics(outcomes)}
+    topics = await _topics(outcomes)
+    let_go_flat(outcomes, lookups)
+    return {"topics": topics}
 
 
-async def _in_pieces(request: Any) -> AsyncIterator[tuple[str, Sequence[Any]]]:
+async def _in_pieces(
+    request: message.ListOffsetsRequest,
+) -> AsyncIterator[tuple[str, Sequence[message.ListOffsetsPartition]]]:
     """All partitions with the name of their topic, some of them in each turn."""
     left = PER_TURN
     for topic in request.topics:
@@ -87,9 +100,9 @@ async def _in_pieces(request: Any) -> AsyncIterator[tuple[str, Sequence[Any]]]:
             left -= len(piece)
 
 
-async def _wait_for_ends(broker: Broker, request: Any) -> set[Key]:
-    """Wait for what is being synced where more than the beginning is asked for: that may be it. Says who is asked for
-    more than once.
+async def _wait_for_ends(broker: Broker, request: message.ListOffsetsRequest) -> set[Key]:
+    """Wait for the sync in progress of partitions asked for more than their start, which it may change. Returns the
+    partitions named more than once.
     """
     seen: set[Key] = set()
     twice: set[Key] = set()
@@ -107,6 +120,7 @@ async def _wait_for_ends(broker: Broker, request: Any) -> set[Key]:
                 behind.append(partition)
     if behind:
         await wait_synced(behind)
+    let_go_flat(seen)
     return twice
 
 
@@ -114,11 +128,13 @@ def _is_end(timestamp: int) -> bool:
     return timestamp >= NEWEST_TIMESTAMP and timestamp != EARLIEST
 
 
-def _find(broker: Broker, key: Key, wanted: Any, *, version: int, is_committed: bool) -> TimedOffset | Lookup:
+def _find(
+    broker: Broker, key: Key, wanted: message.ListOffsetsPartition, *, version: int, is_committed: bool
+) -> TimedOffset | Lookup:
     if wanted.timestamp < 0 and version < _FROM_VERSION.get(wanted.timestamp, 2**15):
-        raise UnsupportedVersion(f"version {version} has no timestamp {wanted.timestamp}")
+        raise UnservedVersion(f"version {version} has no timestamp {wanted.timestamp}")
     partition = broker.served.get_partition(*key)
-    check_leader_epoch(partition, getattr(wanted, "current_leader_epoch", NO_EPOCH))
+    check_leader_epoch(partition, wanted.current_leader_epoch)
     return find_offset(partition, wanted.timestamp, is_committed=is_committed)
 
 
@@ -133,16 +149,16 @@ def _look(lookup: Lookup) -> Outcome:
         return error.with_traceback(None)
 
 
-async def _topics(outcomes: dict[Key, Outcome]) -> list[Values]:
+async def _topics(outcomes: dict[Key, Outcome]) -> list[message.ListOffsetsTopicResponse]:
     """The answers by topic, in the order of the request."""
-    partitions: dict[str, list[Values]] = {}
+    partitions: dict[str, list[message.ListOffsetsPartitionResponse]] = {}
     async for keys in pieces(list(outcomes), per_turn=PER_TURN):
         for name, index in keys:
             partitions.setdefault(name, []).append(_partition(index, outcomes[name, index]))
     return [{"name": name, "partitions": answers} for name, answers in partitions.items()]
 
 
-def _partition(index: int, outcome: Outcome) -> Values:
+def _partition(index: int, outcome: Outcome) -> message.ListOffsetsPartitionResponse:
     error_code = outcome.kafka_code if isinstance(outcome, BarnabasError) else 0
     timestamp, offset, leader_epoch = NOT_FOUND if isinstance(outcome, BarnabasError) else outcome
     return {

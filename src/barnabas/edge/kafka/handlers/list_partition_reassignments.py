@@ -1,16 +1,31 @@
-"""ListPartitionReassignments, version 0: which partitions are on their way to other nodes. None ever is.
+"""ListPartitionReassignments, version 0: the reassignments in progress. There never are any.
 
 An unknown topic or partition is left out, as in Kafka.
 """
 
-from typing import Any
+from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from barnabas.core.access.resources import CLUSTER, Operation
+from barnabas.core.errors import BarnabasError
 from barnabas.edge.kafka.asked import Asked
-from barnabas.edge.kafka.handlers.outcome import DONE
+from barnabas.edge.kafka.handlers.outcome import DONE, refused
+from barnabas.edge.kafka.registry import serves
 from barnabas.services.broker import Broker
-from barnabas.wire.responses import Values
+from barnabas.wire.apis import LIST_PARTITION_REASSIGNMENTS
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import list_partition_reassignments as message
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - the answer is always the same
+@serves(LIST_PARTITION_REASSIGNMENTS, 0, 0)
+async def handle(
+    broker: Broker, _request: message.ListPartitionReassignmentsRequest, asked: Asked
+) -> message.ListPartitionReassignmentsResponse:
     """See the module."""
-    return {"throttle_time": 0, "topics": (), **DONE}
+    try:
+        broker.access.authorize(asked.session, Operation.DESCRIBE, CLUSTER)
+    except BarnabasError as error:
+        return {"topics": (), **refused(error)}
+    return {"topics": (), **DONE}

@@ -2,29 +2,38 @@
 lasted for some time, version 2 for ids that match a regular expression.
 """
 
-from typing import Any
+from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from barnabas.core.access.resources import Operation, transactional_id
 from barnabas.core.errors import BarnabasError
 from barnabas.core.transactions.listing import unknown_states
 from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
-from barnabas.wire.responses import Values
+from barnabas.wire.apis import LIST_TRANSACTIONS
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import list_transactions as message
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - fields have defaults
+@serves(LIST_TRANSACTIONS, 0, 2)
+async def handle(
+    broker: Broker, request: message.ListTransactionsRequest, asked: Asked
+) -> message.ListTransactionsResponse:
     """See the module."""
     try:
         found = await broker.transactions.list_transactions(
             states=request.state_filters,
             producer_ids=request.producer_id_filters,
-            longer_than_ms=getattr(request, "duration_filter", -1),
-            id_pattern=getattr(request, "transactional_id_pattern", None),
+            longer_than_ms=request.duration_filter,
+            id_pattern=request.transactional_id_pattern,
         )
     except BarnabasError as error:
-        return {"throttle_time": 0, "error_code": error.kafka_code}
+        return {"error_code": error.kafka_code}
     return {
-        "throttle_time": 0,
         "error_code": 0,
         "unknown_state_filters": unknown_states(request.state_filters),
         "transaction_states": [
@@ -34,5 +43,6 @@ async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa:
                 "transaction_state": record.state.label,
             }
             async for record in in_turns(found)
+            if broker.access.allows(asked.session, Operation.DESCRIBE, transactional_id(record.transactional_id))
         ],
     }

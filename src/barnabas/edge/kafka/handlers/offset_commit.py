@@ -1,32 +1,50 @@
-"""OffsetCommit, versions 2 to 10: keep how far a group has read. From version 10 on topics are named by their ids.
+"""OffsetCommit, versions 2 to 10: commit offsets of a group.
 
-Versions below 9 do not know GROUP_ID_NOT_FOUND, and hear ILLEGAL_GENERATION.
+From version 10 on topics are named by their ids. Versions below 9 do not know GROUP_ID_NOT_FOUND, and get
+ILLEGAL_GENERATION.
 """
 
-from typing import Any, Final
+from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
+from barnabas.core.access.resources import Operation, group
 from barnabas.core.errors import BarnabasError, GroupIdNotFound, IllegalGeneration
-from barnabas.core.groups.offsets import DEFAULT_RETENTION, CommitRequest, NewOffset
+from barnabas.core.groups.offsets import CommitRequest, NewOffset
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import committing
+from barnabas.edge.kafka.registry import serves
+from barnabas.runtime.letting_go import let_go_flat
 from barnabas.services.broker import Broker
+from barnabas.wire.apis import OFFSET_COMMIT
 from barnabas.wire.requests import to_ms
-from barnabas.wire.responses import Values
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import offset_commit as message
 
 _EPOCHS_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 10
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
+@serves(OFFSET_COMMIT, 2, 10)
+async def handle(broker: Broker, request: message.OffsetCommitRequest, asked: Asked) -> message.OffsetCommitResponse:
     """See the module."""
-    offsets = await committing.Asked.take(broker, request.topics, by_id=asked.version >= _TOPIC_IDS_FROM)
+    kind = committing.AskedById if asked.version >= _TOPIC_IDS_FROM else committing.Asked
+    offsets = await kind.take(broker, asked.session, request.topics)
+    try:
+        broker.access.authorize(asked.session, Operation.READ, group(request.group_id))
+    except BarnabasError as error:
+        offsets.refuse(error)
     new_offsets = offsets.new_offsets
     committed = await _commit(broker, request, asked.version, new_offsets) if new_offsets else ()
-    return {"throttle_time": 0, "topics": await offsets.answer(committed)}
+    answers = await offsets.answer(committed)
+    let_go_flat(new_offsets)
+    return {"topics": answers}
 
 
-async def _commit(broker: Broker, request: Any, version: int, new_offsets: list[NewOffset]) -> list[int]:
-    retention = getattr(request, "retention_time", None)
+async def _commit(
+    broker: Broker, request: message.OffsetCommitRequest, version: int, new_offsets: list[NewOffset]
+) -> list[int]:
     try:
         errors = await broker.groups.commit_offsets(
             CommitRequest(
@@ -34,8 +52,8 @@ async def _commit(broker: Broker, request: Any, version: int, new_offsets: list[
                 offsets=new_offsets,
                 generation=request.generation_id_or_member_epoch,
                 member_id=request.member_id,
-                instance_id=getattr(request, "group_instance_id", None),
-                retention_ms=DEFAULT_RETENTION if retention is None else to_ms(retention),
+                instance_id=request.group_instance_id,
+                retention_ms=to_ms(request.retention_time),
                 knows_epochs=version >= _EPOCHS_FROM,
             )
         )

@@ -1,68 +1,92 @@
-"""OffsetFetch, versions 1 to 10: how far a group has read. Many groups from version 8 on, topic ids from 10 on.
+"""OffsetFetch, versions 1 to 10: the committed offsets of a group.
 
-No topics (null) are all that the group has committed for. Version 1 has no error but those of partitions, so what
-refuses the whole is said of each. Every answer waits until the offsets it has are durable, whether `require_stable` is
-asked for or not; with it, an offset that an open transaction may change is refused, and the client comes back.
+Many groups from version 8 on, topic ids from 10 on. Null topics mean all that the group has committed for. Version 1
+has error codes of partitions only, so an error of the whole is repeated for each. Every answer waits until the offsets
+it has are durable, whether `require_stable` is asked for or not; with it, an offset that an open transaction may change
+is refused, and the client retries.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from barnabas.core.errors import BarnabasError, UnknownTopicId
+from barnabas.core.access.resources import Operation
+from barnabas.core.access.resources import group as group_of
+from barnabas.core.errors import BarnabasError, TopicAuthorizationFailed, UnknownTopicId
 from barnabas.core.groups.offsets import FetchedOffset, WantedOffset
 from barnabas.core.groups.records import NO_TOPIC_ID
 from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.registry import serves
+from barnabas.runtime.letting_go import let_go_flat
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
-from barnabas.wire.responses import Values
+from barnabas.wire.apis import OFFSET_FETCH
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict
+
+    from barnabas.edge.kafka.messages import offset_fetch as message
+
+    class _Fetched(TypedDict, total=False, closed=True):
+        """The answer for one group."""
+
+        topics: Sequence[message.OffsetFetchResponseTopics]
+        error_code: int
+
 
 _GROUP_ERROR_FROM: Final = 2
-_PER_TURN: Final = 50
+_PER_TURN: Final = 20
 _BATCHED_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
+@serves(OFFSET_FETCH, 1, 10)
+async def handle(broker: Broker, request: message.OffsetFetchRequest, asked: Asked) -> message.OffsetFetchResponse:
     """See the module."""
-    must_be_stable = getattr(request, "require_stable", False)
+    must_be_stable = request.require_stable
     if asked.version < _BATCHED_FROM:
-        fetched = await _fetch(broker, request.group_id, request.topics, asked.version, must_be_stable=must_be_stable)
-        return {"throttle_time": 0, **fetched}
-    groups = [
+        topics = (
+            None if request.topics is None else [_by_name(broker, topic) async for topic in in_turns(request.topics)]
+        )
+        return {**await _fetch(broker, request.group_id, topics, asked, must_be_stable=must_be_stable)}
+    groups: list[message.OffsetFetchResponseGroup] = [
         {
             "group_id": group.group_id,
             **await _fetch(
                 broker,
                 group.group_id,
-                group.topics,
-                asked.version,
-                member_id=getattr(group, "member_id", None),
-                epoch=getattr(group, "member_epoch", -1),
+                await _named(broker, group, asked.version),
+                asked,
+                member_id=group.member_id,
+                epoch=group.member_epoch,
                 must_be_stable=must_be_stable,
             ),
         }
         async for group in in_turns(request.groups, per_turn=_PER_TURN, letters=lambda group: len(group.group_id))
     ]
-    return {"throttle_time": 0, "groups": groups}
+    return {"groups": groups}
 
 
 async def _fetch(
     broker: Broker,
     group: str,
-    topics: Any,
-    version: int,
+    topics: list[_Named] | None,
+    asked: Asked,
     *,
     member_id: str | None = None,
     epoch: int = -1,
     must_be_stable: bool,
-) -> Values:
-    # Once, for what it comes to may change while the offsets are waited for.
-    named = [_name(broker, topic, version) async for topic in in_turns(topics or ())]
+) -> _Fetched:
+    """The offsets of one group. Topics are looked up before: what a name stands for may change during a wait."""
+    version, session, access = asked.version, asked.session, broker.access
+    named = topics or ()
     wanted = None
     if topics is not None:
         wanted = [want async for want in in_turns(want for topic in named for want in topic.wanted())]
     try:
+        access.authorize(session, Operation.DESCRIBE, group_of(group))
         fetched = await broker.groups.fetch_offsets(
             group, wanted, member_id=member_id, epoch=epoch, must_be_stable=must_be_stable
         )
@@ -72,21 +96,30 @@ async def _fetch(
         refused = _refused(error.kafka_code)
         return {"topics": [topic.answer(await topic.each(refused)) async for topic in in_turns(named)]}
     if topics is None:
-        return {"error_code": 0, "topics": await _all_topics(broker, fetched, version)}
+        seen = [each for each in fetched if access.allows_topic(session, Operation.DESCRIBE, each.topic)]
+        return {"error_code": 0, "topics": await _all_topics(broker, seen, version)}
     rest = iter(fetched)
-    unknown = _refused(UnknownTopicId.kafka_code)
+    unknown, unseen = _refused(UnknownTopicId.kafka_code), _refused(TopicAuthorizationFailed.kafka_code)
 
-    def found(_: int) -> Values:
+    def found(_: int) -> message.OffsetFetchResponsePartitions:
         return _partition(next(rest))
 
-    answers = [
-        topic.answer(await topic.each(unknown if topic.name is None else found)) async for topic in in_turns(named)
-    ]
+    def hidden(index: int) -> message.OffsetFetchResponsePartitions:
+        next(rest)  # in its place
+        return unseen(index)
+
+    def tell(name: str | None) -> Callable[[int], message.OffsetFetchResponsePartitions]:
+        if name is None:
+            return unknown
+        return found if access.allows_topic(session, Operation.DESCRIBE, name) else hidden
+
+    answers = [topic.answer(await topic.each(tell(topic.name))) async for topic in in_turns(named)]
+    let_go_flat(wanted, fetched)
     return {"error_code": 0, "topics": answers}
 
 
 class _Named(NamedTuple):
-    """A topic in a version that names it by its name, or by its id alone. No name: no topic has that id."""
+    """A topic in a version that has its name, or only its id. Without a name, no topic has that id."""
 
     name: str | None
     topic_id: UUID | None
@@ -98,25 +131,39 @@ class _Named(NamedTuple):
             for index in self.partitions:
                 yield WantedOffset(self.name, index, self.topic_id or NO_TOPIC_ID)
 
-    async def each(self, tell: Callable[[int], Values]) -> list[Values]:
+    async def each(
+        self, tell: Callable[[int], message.OffsetFetchResponsePartitions]
+    ) -> list[message.OffsetFetchResponsePartitions]:
         return [tell(index) async for index in in_turns(self.partitions)]
 
-    def answer(self, partitions: list[Values]) -> Values:
-        named: Values = {"topic_id": self.topic_id} if self.by_id else {"name": self.name}
-        return {**named, "partitions": partitions}
+    def answer(self, partitions: list[message.OffsetFetchResponsePartitions]) -> message.OffsetFetchResponseTopics:
+        if self.by_id:
+            return {"topic_id": self.topic_id, "partitions": partitions}
+        return {"name": self.name or "", "partitions": partitions}
 
 
-def _name(broker: Broker, topic: Any, version: int) -> _Named:
-    if version >= _TOPIC_IDS_FROM:
-        served = None if topic.topic_id is None else broker.served.by_id.get(topic.topic_id)
-        return _Named(None if served is None else served.name, topic.topic_id, topic.partition_indexes, by_id=True)
+async def _named(broker: Broker, group: message.OffsetFetchRequestGroup, version: int) -> list[_Named] | None:
+    if group.topics is None:
+        return None
+    name = _by_id if version >= _TOPIC_IDS_FROM else _by_name
+    return [name(broker, topic) async for topic in in_turns(group.topics)]
+
+
+def _by_id(broker: Broker, topic: message.OffsetFetchRequestTopics) -> _Named:
+    served = None if topic.topic_id is None else broker.served.by_id.get(topic.topic_id)
+    return _Named(None if served is None else served.name, topic.topic_id, topic.partition_indexes, by_id=True)
+
+
+def _by_name(broker: Broker, topic: message.OffsetFetchRequestTopic) -> _Named:
     # An offset that was committed for an earlier topic of the name is not one of this topic.
     served = broker.served.by_name.get(topic.name)
     return _Named(topic.name, None if served is None else served.topic_id, topic.partition_indexes, by_id=False)
 
 
-async def _all_topics(broker: Broker, fetched: Sequence[FetchedOffset], version: int) -> list[Values]:
-    by_topic: dict[str, list[Values]] = {}
+async def _all_topics(
+    broker: Broker, fetched: Sequence[FetchedOffset], version: int
+) -> list[message.OffsetFetchResponseTopics]:
+    by_topic: dict[str, list[message.OffsetFetchResponsePartitions]] = {}
     async for offset in in_turns(fetched):
         by_topic.setdefault(offset.topic, []).append(_partition(offset))
     if version < _TOPIC_IDS_FROM:
@@ -128,7 +175,7 @@ async def _all_topics(broker: Broker, fetched: Sequence[FetchedOffset], version:
     ]
 
 
-def _partition(offset: FetchedOffset) -> Values:
+def _partition(offset: FetchedOffset) -> message.OffsetFetchResponsePartitions:
     return {
         "partition_index": offset.partition,
         "committed_offset": offset.offset,
@@ -138,7 +185,7 @@ def _partition(offset: FetchedOffset) -> Values:
     }
 
 
-def _refused(error_code: int) -> Callable[[int], Values]:
+def _refused(error_code: int) -> Callable[[int], message.OffsetFetchResponsePartitions]:
     return lambda index: {
         "partition_index": index,
         "committed_offset": -1,

@@ -1,34 +1,49 @@
-"""OffsetForLeaderEpoch, versions 2 to 4: where a leader epoch ended, so that a reader notices what was cut off.
+"""OffsetForLeaderEpoch, versions 2 to 4: where a leader epoch ended, so that a reader notices a truncation.
 
-As Kafka does it; a replica asks as any reader does.
+As Kafka does it; a replica is answered like any reader.
 """
 
-from typing import Any
+from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from barnabas.core.access.resources import Operation
 from barnabas.core.errors import BarnabasError
-from barnabas.core.model import NO_EPOCH
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.walking import over_partitions
+from barnabas.edge.kafka.registry import serves
 from barnabas.services.broker import Broker
 from barnabas.services.fetch import check_leader_epoch
-from barnabas.wire.responses import Values
+from barnabas.services.session import Session
+from barnabas.wire.apis import OFFSET_FOR_LEADER_EPOCH
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import offset_for_leader_epoch as message
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - all versions are one
+@serves(OFFSET_FOR_LEADER_EPOCH, 2, 4)
+async def handle(
+    broker: Broker, request: message.OffsetForLeaderEpochRequest, asked: Asked
+) -> message.OffsetForLeaderEpochResponse:
     """See the module."""
-    ends = await over_partitions(
-        request.topics,
-        lambda topic: topic.partitions,
-        lambda topic, wanted: _end(broker, topic.topic, wanted),
-    )
-    topics = [{"topic": topic.topic, "partitions": partitions} for topic, partitions in ends]
-    return {"throttle_time": 0, "topics": topics}
+
+    def find(topic: message.OffsetForLeaderTopic, wanted: message.OffsetForLeaderPartition) -> message.EpochEndOffset:
+        return _end(broker, asked.session, topic.topic, wanted)
+
+    ends = await over_partitions(request.topics, lambda topic: topic.partitions, find)
+    topics: list[message.OffsetForLeaderTopicResult] = [
+        {"topic": topic.topic, "partitions": partitions} for topic, partitions in ends
+    ]
+    return {"topics": topics}
 
 
-def _end(broker: Broker, topic: str, wanted: Any) -> Values:
+def _end(
+    broker: Broker, session: Session, topic: str, wanted: message.OffsetForLeaderPartition
+) -> message.EpochEndOffset:
     try:
+        broker.access.authorize_topic(session, Operation.DESCRIBE, topic)
         partition = broker.served.get_partition(topic, wanted.partition)
-        check_leader_epoch(partition, getattr(wanted, "current_leader_epoch", NO_EPOCH))
+        check_leader_epoch(partition, wanted.current_leader_epoch)
         epoch, end_offset = partition.epoch_end(wanted.leader_epoch)
     except BarnabasError as error:
         return {"partition": wanted.partition, "error_code": error.kafka_code}

@@ -2,11 +2,14 @@
 
 From version 5 on they need not be announced by AddOffsetsToTxn (KIP-890).
 
-Differs from Kafka: an offset for a topic that is not there is refused by itself in every version.
+Differs from Kafka: an offset for an unknown topic is refused individually in every version.
 """
 
-from typing import Any, Final
+from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
+from barnabas.core.access.resources import Operation, group, transactional_id
 from barnabas.core.errors import (
     BarnabasError,
     CoordinatorLoadInProgress,
@@ -20,32 +23,46 @@ from barnabas.core.errors import (
 from barnabas.core.groups.offsets import CommitRequest, NewOffset
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import committing
+from barnabas.edge.kafka.registry import serves
 from barnabas.services.broker import Broker
 from barnabas.services.groups import OpenTransaction
-from barnabas.wire.responses import Values
+from barnabas.wire.apis import TXN_OFFSET_COMMIT
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import txn_offset_commit as message
 
 _LOADING_FROM: Final = 2
 _ABORTABLE_FROM: Final = 4
 _ADDS_FROM: Final = 5
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:
+@serves(TXN_OFFSET_COMMIT, 0, 5)
+async def handle(
+    broker: Broker, request: message.TxnOffsetCommitRequest, asked: Asked
+) -> message.TxnOffsetCommitResponse:
     """See the module."""
-    offsets = await committing.Asked.take(broker, request.topics)
+    offsets = await committing.Asked.take(broker, asked.session, request.topics)
+    try:
+        broker.access.authorize(asked.session, Operation.WRITE, transactional_id(request.transactional_id))
+        broker.access.authorize(asked.session, Operation.READ, group(request.group_id))
+    except BarnabasError as error:
+        offsets.refuse(error)
     new_offsets = offsets.new_offsets
     committed = await _commit(broker, request, asked.version, new_offsets) if new_offsets else ()
-    return {"throttle_time": 0, "topics": await offsets.answer(committed)}
+    return {"topics": await offsets.answer(committed)}
 
 
-async def _commit(broker: Broker, request: Any, version: int, new_offsets: list[NewOffset]) -> list[int]:
+async def _commit(
+    broker: Broker, request: message.TxnOffsetCommitRequest, version: int, new_offsets: list[NewOffset]
+) -> list[int]:
     try:
         errors = await broker.groups.commit_offsets_within(
             CommitRequest(
                 group=request.group_id,
                 offsets=new_offsets,
-                generation=getattr(request, "generation_id", -1),
-                member_id=getattr(request, "member_id", ""),
-                instance_id=getattr(request, "group_instance_id", None),
+                generation=request.generation_id,
+                member_id=request.member_id,
+                instance_id=request.group_instance_id,
                 is_transactional=True,
             ),
             OpenTransaction(request.transactional_id, request.producer_id, request.producer_epoch),

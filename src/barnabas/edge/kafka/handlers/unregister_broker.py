@@ -1,23 +1,34 @@
-"""UnregisterBroker, version 0: take a broker out of the cluster for good.
+"""UnregisterBroker, version 0: remove a broker from the cluster permanently.
 
-Differs from Kafka: one that is running is refused with INVALID_REQUEST, where Kafka takes it out until it registers
-again. A cluster is one node, so only an unknown one can be asked for beside it.
+Differs from Kafka: a running broker is refused with INVALID_REQUEST, where Kafka removes it until it registers again. A
+cluster is one node, so any other broker is unknown.
 """
 
-from typing import Any
+from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError
 from barnabas.core.metadata.cluster import unregister_node
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
+from barnabas.edge.kafka.registry import serves
 from barnabas.services.broker import Broker
-from barnabas.wire.responses import Values
+from barnabas.wire.apis import UNREGISTER_BROKER
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.messages import unregister_broker as message
 
 
-async def handle(broker: Broker, request: Any, asked: Asked) -> Values:  # noqa: ARG001 - there is one version
+@serves(UNREGISTER_BROKER, 0, 0)
+async def handle(
+    broker: Broker, request: message.UnregisterBrokerRequest, asked: Asked
+) -> message.UnregisterBrokerResponse:
     """See the module."""
     try:
+        broker.access.authorize(asked.session, Operation.ALTER, CLUSTER)
         await broker.metadata.commit(lambda image: unregister_node(image, request.broker_id))
     except BarnabasError as error:
-        return {"throttle_time": 0, **refused(error)}
-    return {"throttle_time": 0, **DONE}
+        return {**refused(error)}
+    return {**DONE}

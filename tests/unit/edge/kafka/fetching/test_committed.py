@@ -8,13 +8,14 @@ import pytest
 from barnabas.core.records.control import MarkerType
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import FETCH
+from tests.support.served import versions_of
 from tests.unit.edge.kafka.calling import Caller
 from tests.unit.edge.kafka.fetching.support import fill, is_parked, values_in
 from tests.unit.edge.kafka.producing.support import hold_flushes
 from tests.unit.edge.kafka.producing.transacting import PRODUCER, codes, end, part, partition_of, send, with_admission
 from tests.unit.edge.kafka.support import create, run
 
-VERSIONS = range(FETCH.min_version, FETCH.max_version + 1)
+VERSIONS = versions_of(FETCH)
 
 
 async def durable(broker: Broker, end_offset: int) -> None:

@@ -55,7 +55,6 @@ def run_warm_or_cold(scenario: Any, *, is_cold: bool) -> None:
                 await scenario(broker)
                 return
             broker.logs.data_dir.close()
-            await broker.metadata.close()
         async with serving(disk=disk) as broker:
             await scenario(broker)
 

@@ -9,6 +9,7 @@ from barnabas.services.broker import Broker
 from barnabas.services.fetch import UnreadRecords
 from barnabas.storage.truncate import delete_before, truncate_to
 from barnabas.wire.apis import FETCH
+from tests.support.served import versions_of
 from tests.unit.edge.kafka.calling import Call, Caller, FakeConnection
 from tests.unit.edge.kafka.fetching.support import fill, partitions_in, values_in
 from tests.unit.edge.kafka.fetching.test_limits import run_warm_or_cold
@@ -19,9 +20,7 @@ VALUES = [bytes([65 + n]) * 3000 for n in range(10)]
 
 def slow_caller(broker: Broker, max_read_bytes: int) -> Caller:
     """A client of which no more is held than this."""
-    caller = Caller(broker)
-    caller.connection = FakeConnection(max_read_bytes)
-    return caller
+    return Caller(broker, FakeConnection(max_read_bytes))
 
 
 async def unread_of(call: Call) -> list[UnreadRecords]:
@@ -79,7 +78,7 @@ def test_what_was_cut_off_while_it_was_sent_is_not_sent_whatever_is_there_now(
         log = broker.served.get_partition("t", 0).log
         truncate_to(log, 1)
         await fill(broker, "t", *[b"other" * 700] * 9)
-        with pytest.raises(BarnabasError, match="was cut"):
+        with pytest.raises(BarnabasError, match="was truncated"):
             await take(unread, 5000)
 
     run(scenario)
@@ -114,7 +113,7 @@ def test_a_file_that_ends_too_soon_is_not_made_up_for() -> None:
         (unread,) = await unread_of(slow_caller(broker, 100).fetch(("t", 0, 0)))
         unread._file.truncate(4000)
         await take(unread, 3000)
-        with pytest.raises(BarnabasError, match="in the middle of what was to be sent"):
+        with pytest.raises(BarnabasError, match="in the middle of the records to be sent"):
             await take(unread, 3000)
 
     run(scenario)
@@ -124,7 +123,7 @@ def test_every_version_has_its_answer_in_pieces() -> None:
     async def scenario(broker: Broker) -> None:
         await create(broker, "t")
         await fill(broker, "t", *VALUES)
-        for version in range(FETCH.min_version, FETCH.max_version + 1):
+        for version in versions_of(FETCH):
             partition = await slow_caller(broker, 100).fetched(("t", 0, 0), version=version)
             assert values_in(partition) == VALUES
 

@@ -7,12 +7,13 @@ import pytest
 
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import FETCH
+from tests.support.served import versions_of
 from tests.unit.edge.kafka.calling import Caller, batch
 from tests.unit.edge.kafka.fetching.support import fill, values_in
 from tests.unit.edge.kafka.producing.support import hold_flushes
 from tests.unit.edge.kafka.support import create, run
 
-VERSIONS = range(FETCH.min_version, FETCH.max_version + 1)
+VERSIONS = versions_of(FETCH)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

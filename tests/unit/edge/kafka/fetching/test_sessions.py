@@ -6,11 +6,12 @@ import pytest
 
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import FETCH
+from tests.support.served import versions_of
 from tests.unit.edge.kafka.calling import NAMED, Call, Caller
 from tests.unit.edge.kafka.fetching.support import fill, partitions_in, values_in
 from tests.unit.edge.kafka.support import config_of, create, run
 
-LATEST = FETCH.max_version
+LATEST = versions_of(FETCH)[-1]
 
 
 async def begin(caller: Caller, *wanted: tuple[str, int, int], **options: Any) -> int:

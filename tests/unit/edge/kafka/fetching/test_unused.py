@@ -2,7 +2,7 @@
 
 import asyncio
 
-from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import PartitionRecord
 from barnabas.services.broker import Broker
@@ -73,8 +73,8 @@ def test_an_unused_partition_has_no_offset_but_0_and_no_epoch_but_its_leaders() 
         await create(broker, "t")
         topic_id = broker.image.topics["t"].topic_id
 
-        def lead(image: Image) -> Decision[None]:
-            return Decision([PartitionRecord(topic_id, 0, (1,), (1,), 1, 3, 3)], None)
+        def lead(image: Image) -> MetadataDecision[None]:
+            return MetadataDecision([PartitionRecord(topic_id, 0, (1,), (1,), 1, 3, 3)], None)
 
         await broker.metadata.commit(lead)
         caller = Caller(broker)

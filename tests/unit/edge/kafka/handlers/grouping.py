@@ -3,7 +3,7 @@
 from typing import Any
 
 from barnabas.services.broker import Broker
-from barnabas.services.broker_config import BrokerConfig
+from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.wire import apis
 from tests.unit.edge.kafka.support import ask, config_of
 

@@ -4,7 +4,8 @@ import pytest
 
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import DESCRIBE_CLUSTER, DESCRIBE_QUORUM
-from tests.unit.edge.kafka.support import NODE_ID, NOW_MS, ask, run
+from tests.support.ports import NOW_MS
+from tests.unit.edge.kafka.support import NODE_ID, ask, run
 
 
 def test_the_cluster_is_described() -> None:
@@ -36,14 +37,17 @@ def test_the_quorum_is_this_node() -> None:
         answer = await ask(broker, DESCRIBE_QUORUM, 2, topics=topics)
         (partition,) = answer.topics[0].partitions
         assert (partition.error_code.value, partition.leader_id) == (0, NODE_ID)
-        assert partition.leader_epoch == broker.metadata.epoch
-        assert partition.high_watermark == broker.metadata.high_watermark
+        assert partition.leader_epoch == broker.metadata.quorum.leader_epoch
+        assert partition.high_watermark == broker.metadata.quorum.high_watermark
         (voter,) = partition.current_voters
-        assert (voter.replica_id, voter.log_end_offset) == (NODE_ID, broker.metadata.end_offset)
+        assert (voter.replica_id, voter.log_end_offset) == (NODE_ID, broker.metadata.applied_offset)
         assert voter.last_caught_up_timestamp == NOW_MS
         assert partition.observers == ()
         (node,) = answer.nodes
-        assert [(each.name, each.host, each.port) for each in node.listeners] == [("PLAINTEXT", "broker.test", 9092)]
+        assert [(each.name, each.host, each.port) for each in node.listeners] == [
+            ("PLAINTEXT", "broker.test", 9092),
+            ("OUTSIDE", "outside.test", 9192),
+        ]
 
     run(scenario)
 

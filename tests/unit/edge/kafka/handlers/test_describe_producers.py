@@ -5,8 +5,9 @@ from typing import Any
 from barnabas.core.records.control import MarkerType
 from barnabas.services.broker import Broker
 from barnabas.wire import apis
+from tests.support.ports import NOW_MS
 from tests.unit.edge.kafka.calling import batch
-from tests.unit.edge.kafka.support import NOW_MS, ask, create, run
+from tests.unit.edge.kafka.support import ask, create, run
 
 
 async def described(broker: Broker, topic: str, *partitions: int) -> list[Any]:
@@ -30,7 +31,7 @@ def test_producers_are_described_with_the_transactions_they_have_open() -> None:
         write(broker, 5, 0, is_transactional=True)
         write(broker, 6, 0, is_transactional=True)
         broker.served.get_partition("t", 0).append_marker(
-            MarkerType.COMMIT, producer_id=6, epoch=3, coordinator_epoch=9, version=2, now_ms=NOW_MS
+            MarkerType.COMMIT, producer_id=6, producer_epoch=3, coordinator_epoch=9, version=2, now_ms=NOW_MS
         )
         (partition,) = await described(broker, "t", 0)
         assert (partition.error_code.value, partition.error_message) == (0, None)

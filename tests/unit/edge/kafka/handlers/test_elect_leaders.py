@@ -1,6 +1,6 @@
 """ElectLeaders."""
 
-from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import PartitionRecord
 from barnabas.services.broker import Broker
@@ -12,8 +12,8 @@ async def lead_by_another(broker: Broker, *, leader: int) -> None:
     """Have partition 1 of "a" led by a node that is gone, or by none."""
     topic_id = broker.image.topics["a"].topic_id
 
-    def move(image: Image) -> Decision[None]:
-        return Decision([PartitionRecord(topic_id, 1, (1, 2), (1, 2), leader, 1, 1)], None)
+    def move(image: Image) -> MetadataDecision[None]:
+        return MetadataDecision([PartitionRecord(topic_id, 1, (1, 2), (1, 2), leader, 1, 1)], None)
 
     await broker.metadata.commit(move)
 

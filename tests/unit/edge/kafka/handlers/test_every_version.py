@@ -1,13 +1,15 @@
 """Every handler answers in every version that is advertised; what `ask` checks of an answer is the test."""
 
 import asyncio
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
 
-from barnabas.edge.kafka.handlers import HANDLERS
+from barnabas.edge.kafka import handlers
 from barnabas.wire import apis
-from barnabas.wire.apis import APIS, Api
+from barnabas.wire.apis import Api
+from tests.support.served import HANDLERS, SERVED, SERVED_APIS, versions_of
 from tests.unit.edge.kafka.support import ask, create, produce, serving
 
 TOPIC = {"name": "there", "topic": "there"}
@@ -110,13 +112,22 @@ REQUESTS: dict[Api, list[dict[str, Any]]] = {
 }
 VERSIONS = [
     pytest.param(api, version, id=f"{api.name}-{version}")
-    for api in HANDLERS
-    for version in range(api.min_version, api.max_version + 1)
+    for api in SERVED_APIS
+    if api.key in HANDLERS
+    for version in versions_of(api)
 ]
 
 
 def test_every_api_but_those_of_the_data_has_a_handler() -> None:
-    assert {api.key for api in HANDLERS} == set(APIS) - {apis.PRODUCE.key, apis.FETCH.key}
+    assert set(HANDLERS) == set(SERVED) - {apis.PRODUCE.key, apis.FETCH.key}
+
+
+def test_every_module_that_is_named_as_an_api_registers_that_one_alone() -> None:
+    named = {each.name for each in iter_modules(handlers.__path__)} & {api.name for api in apis.APIS.values()}
+    assert named == {api.name for api in SERVED_APIS}
+    assert {SERVED[key].api.name: handle.__module__ for key, handle in HANDLERS.items()} == {
+        api.name: f"{handlers.__name__}.{api.name}" for api in SERVED_APIS if api.key in HANDLERS
+    }
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)

@@ -2,13 +2,14 @@
 
 import pytest
 
-from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import PartitionRecord
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from tests.unit.edge.kafka.support import NOW_MS, append, ask, create, produce, run
+from tests.support.ports import NOW_MS
+from tests.unit.edge.kafka.support import append, ask, create, produce, run
 
 LATEST, EARLIEST, NEWEST, LOCAL, TIERED, PENDING = -1, -2, -3, -4, -5, -6
 
@@ -25,8 +26,8 @@ async def offset_of(
 async def lead_in(broker: Broker, epoch: int) -> None:
     topic_id = broker.image.topics["a"].topic_id
 
-    def lead(image: Image) -> Decision[None]:
-        return Decision([PartitionRecord(topic_id, 0, (1,), (1,), 1, epoch, epoch)], None)
+    def lead(image: Image) -> MetadataDecision[None]:
+        return MetadataDecision([PartitionRecord(topic_id, 0, (1,), (1,), 1, epoch, epoch)], None)
 
     await broker.metadata.commit(lead)
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.core.metadata.decision import Decision
+from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import PartitionRecord
 from barnabas.services.broker import Broker
@@ -130,10 +130,10 @@ def test_replicas_that_are_not_there_are_offline_and_version_0_leaves_them_out()
         await create(broker, "a", 2)
         topic_id = broker.image.topics["a"].topic_id
 
-        def move(image: Image) -> Decision[None]:
+        def move(image: Image) -> MetadataDecision[None]:
             led_here = PartitionRecord(topic_id, 0, (1, 2), (1, 2), 1, 1, 1)
             led_elsewhere = PartitionRecord(topic_id, 1, (2, 1), (2,), 2, 1, 1)
-            return Decision([led_here, led_elsewhere], None)
+            return MetadataDecision([led_here, led_elsewhere], None)
 
         await broker.metadata.commit(move)
         here, elsewhere = (await ask(broker, METADATA, 13, topics=None)).topics[0].partitions

@@ -6,13 +6,16 @@ import pytest
 
 from barnabas.core.errors import StorageError
 from barnabas.edge.kafka.producing import RefusedUnanswered
+from barnabas.runtime.partition import Partition, Replication
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import PRODUCE
+from tests.support.served import versions_of
 from tests.unit.edge.kafka.calling import NAMED, Caller, batch
 from tests.unit.edge.kafka.producing.support import hold_flushes, records_of
 from tests.unit.edge.kafka.support import create, run
 
-VERSIONS = range(PRODUCE.min_version, PRODUCE.max_version + 1)
+VERSIONS = versions_of(PRODUCE)
+NOT_ENOUGH_REPLICAS = 19
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -101,6 +104,7 @@ def test_a_flush_that_hangs_is_answered_as_timed_out_and_heard_of_no_more() -> N
         assert await caller.refusal("t", batch(), timeout_ms=10) == 7
         assert await caller.refusal("compacted", batch(), timeout_ms=10) == 7
         assert await caller.refusal("t", batch(), timeout_ms=-5) == 7
+        assert not broker.served.get_partition("t", 0)._acks  # nobody is left to be told
         gate.is_open.set()
         assert await caller.refusal("t", batch()) == 0
         assert len(records_of(broker, "t")) == 3
@@ -155,7 +159,7 @@ def test_a_callback_that_is_called_twice_counts_once() -> None:
         call = Caller(broker).produce("t", batch(), batch())
         acks = broker.served.get_partition("t", 0)._acks
         assert acks is not None
-        (_, callback) = acks[0]
+        (_, callback) = acks._waiting[0]
         callback(None)
         callback(None)
         await asyncio.sleep(0)
@@ -166,11 +170,43 @@ def test_a_callback_that_is_called_twice_counts_once() -> None:
     run(scenario)
 
 
-def test_min_insync_replicas_that_are_not_there_refuse_acks_all_only() -> None:
+def test_min_insync_replicas_counts_as_far_as_there_are_replicas() -> None:
     async def scenario(broker: Broker) -> None:
         await create(broker, "t", min_insync_replicas="2")
-        assert await Caller(broker).refusal("t", batch()) == 19
-        assert await Caller(broker).refusal("t", batch(), acks=1) == 0
+        assert await Caller(broker).refusal("t", batch()) == 0
+
+    run(scenario)
+
+
+def lead_one_of_three(partition: Partition, *isr: int) -> None:
+    partition.lead(partition.leader_epoch, Replication(1, (1, 2, 3), isr, 0, 2))
+
+
+@pytest.mark.parametrize("compression_type", ["producer", "lz4"])
+def test_acks_all_is_refused_before_the_append_while_too_few_are_in_sync(compression_type: str) -> None:
+    async def scenario(broker: Broker) -> None:
+        await create(broker, "t", compression_type=compression_type)
+        partition = broker.served.get_partition("t", 0)
+        lead_one_of_three(partition, 1)
+        caller = Caller(broker)
+        assert await caller.refusal("t", batch()) == NOT_ENOUGH_REPLICAS
+        assert not partition.has_log
+        assert await caller.refusal("t", batch(), acks=1) == 0
+        assert await caller.refusal("t", batch()) == NOT_ENOUGH_REPLICAS
+        assert partition.end_offset == 1
+
+    run(scenario)
+
+
+def test_acks_all_is_refused_when_replicas_fall_behind_while_a_batch_is_opened() -> None:
+    async def scenario(broker: Broker) -> None:
+        await create(broker, "t", compression_type="lz4")
+        partition = broker.served.get_partition("t", 0)
+        lead_one_of_three(partition, 1, 2)
+        call = Caller(broker).produce("t", batch())
+        lead_one_of_three(partition, 1)
+        assert (await call.read()).responses[0].partition_responses[0].error_code.value == NOT_ENOUGH_REPLICAS
+        assert not partition.has_log
 
     run(scenario)
 

@@ -10,9 +10,10 @@ from barnabas.core.records.control import MarkerType, encode_marker
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.services.broker import Broker
 from barnabas.services.opening import MAX_RECORD_ERRORS
+from tests.support.ports import NOW_MS
 from tests.unit.edge.kafka.calling import Caller, batch
 from tests.unit.edge.kafka.producing.support import GOOD, patched, records_of
-from tests.unit.edge.kafka.support import NOW_MS, create, run
+from tests.unit.edge.kafka.support import create, run
 
 PACKED = bytes(encode_batch([Record(0, NOW_MS, b"k", b"v")], codec=Codec.ZSTD))
 

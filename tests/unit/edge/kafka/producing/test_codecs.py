@@ -6,9 +6,10 @@ import pytest
 
 from barnabas.core.records.batch import Codec, iter_batches
 from barnabas.services.broker import Broker
+from tests.support.ports import NOW_MS
 from tests.unit.edge.kafka.calling import Caller, batch
 from tests.unit.edge.kafka.producing.support import header_of, patched, records_of
-from tests.unit.edge.kafka.support import NOW_MS, create, run
+from tests.unit.edge.kafka.support import create, run
 
 CODECS = {"uncompressed": Codec.NONE, **{codec.name.lower(): codec for codec in Codec if codec}}
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from kio.index import load_request_schema
 
-from barnabas.edge.kafka.producing import MAX_AT_ONCE, RefusedUnanswered
+from barnabas.edge.kafka.producing import RefusedUnanswered
 from barnabas.services.broker import Broker
+from barnabas.services.produce_round import MAX_AT_ONCE
 from barnabas.wire.apis import PRODUCE
 from tests.unit.edge.kafka.calling import NAMED, Call, Caller, batch, frame_of
 from tests.unit.edge.kafka.holding import Held
@@ -17,6 +18,7 @@ from tests.unit.wire.kio_values import encode
 
 MANY = 2000
 MAX_CALLS = 12_000
+MAX_FREED = 6000
 BATCH = batch(b"value")
 TOPIC = "wide"
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_ID_MAPPING = 3, 49
@@ -56,6 +58,7 @@ def test_the_loop_is_given_back_again_and_again(topics: dict[str, range]) -> Non
             await caller.send(request).bytes()
 
         assert held.longest < MAX_CALLS
+        assert held.freed < MAX_FREED, held.freed
         assert held.turns > MANY // 100
 
     run(scenario)

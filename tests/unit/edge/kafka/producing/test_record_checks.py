@@ -21,11 +21,12 @@ from barnabas.services.record_checks import (
     load_kernel,
 )
 from barnabas.services.settings import RecordValidation
+from tests.support.ports import NOW_MS, InPlace
 from tests.unit.core.records.forgery import LIES, body, forge, sized
 from tests.unit.edge.kafka.calling import Caller, batch
 from tests.unit.edge.kafka.producing.support import GOOD, header_of, records_of
 from tests.unit.edge.kafka.producing.transacting import codes, part, send, with_admission
-from tests.unit.edge.kafka.support import NOW_MS, InPlace, create, run
+from tests.unit.edge.kafka.support import create, run
 
 T = TypeVar("T")
 INVALID_RECORD = 87

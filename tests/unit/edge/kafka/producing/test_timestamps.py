@@ -6,9 +6,10 @@ import pytest
 
 from barnabas.core.records.batch import TimestampType
 from barnabas.services.broker import Broker
+from tests.support.ports import NOW_MS
 from tests.unit.edge.kafka.calling import Caller, batch
 from tests.unit.edge.kafka.producing.support import header_of, records_of
-from tests.unit.edge.kafka.support import NOW_MS, create, run
+from tests.unit.edge.kafka.support import create, run
 
 DAY_MS = 86_400_000
 

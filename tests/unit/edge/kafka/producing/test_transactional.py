@@ -17,6 +17,8 @@ from barnabas.core.records.control import MarkerType, encode_marker
 from barnabas.edge.kafka.producing import RefusedUnanswered
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import PRODUCE
+from tests.support.ports import NOW_MS
+from tests.support.served import versions_of
 from tests.unit.edge.kafka.calling import Caller, batch
 from tests.unit.edge.kafka.producing.support import hold_flushes, patched, records_of
 from tests.unit.edge.kafka.producing.transacting import (
@@ -30,9 +32,9 @@ from tests.unit.edge.kafka.producing.transacting import (
     send,
     with_admission,
 )
-from tests.unit.edge.kafka.support import NOW_MS, create, run
+from tests.unit.edge.kafka.support import create, run
 
-VERSIONS = range(PRODUCE.min_version, PRODUCE.max_version + 1)
+VERSIONS = versions_of(PRODUCE)
 MUST_OPEN: list[dict[str, Any]] = [{}, {"cleanup_policy": "compact"}]
 
 
@@ -216,16 +218,6 @@ def test_the_brokers_own_topics_are_never_made_part_of_a_transaction_by_a_produc
         call = caller.produce("__consumer_offsets", part(0), transactional_id=ID)
         assert await codes(call) == [17]
         assert admission.asked == []
-
-    run(scenario)
-
-
-def test_without_a_coordinator_a_client_is_told_to_try_again() -> None:
-    async def scenario(broker: Broker) -> None:
-        await create(broker, "t")
-        broker.produce.admission = None
-        assert await codes(send(Caller(broker), part(0))) == [19]
-        assert not has_guards(broker)
 
     run(scenario)
 

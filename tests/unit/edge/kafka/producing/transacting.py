@@ -1,54 +1,16 @@
 """What the tests of transactional produces share: a coordinator that says what it is told to, and when."""
 
-import asyncio
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-from barnabas.core.errors import BarnabasError
-from barnabas.core.model import TopicPartition
 from barnabas.core.records.control import MarkerType
 from barnabas.runtime.partition import Partition
 from barnabas.services.broker import Broker
+from tests.support.admission import FakeAdmission
+from tests.support.ports import NOW_MS
 from tests.unit.edge.kafka.calling import Call, Caller, batch
-from tests.unit.edge.kafka.support import NOW_MS
 
 PRODUCER = 7
 ID = "transfers"
-
-
-class FakeAdmission:
-    """Admits everything, but what it is told to refuse; waits while it is held."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, int, int, tuple[TopicPartition, ...], bool]] = []
-        self.refusals: dict[TopicPartition, list[BarnabasError]] = {}  # for one question after another
-        self.is_asked = asyncio.Event()
-        self._may_answer = asyncio.Event()
-        self._may_answer.set()
-
-    def hold(self) -> None:
-        self._may_answer.clear()
-
-    def go_on(self) -> None:
-        self._may_answer.set()
-
-    def refuse(self, error: BarnabasError, *, partition: int = 0, times: int = 1) -> None:
-        self.refusals[TopicPartition("t", partition)] = [error] * times
-
-    async def admit(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        epoch: int,
-        partitions: Sequence[TopicPartition],
-        *,
-        adds: bool,
-    ) -> Mapping[TopicPartition, BarnabasError | None]:
-        self.asked.append((transactional_id, producer_id, epoch, tuple(partitions), adds))
-        self.is_asked.set()
-        await self._may_answer.wait()
-        refusals = {name: self.refusals.get(name) for name in partitions}
-        return {name: errors.pop(0) if errors else None for name, errors in refusals.items()}
 
 
 def with_admission(broker: Broker) -> FakeAdmission:
@@ -80,7 +42,7 @@ def partition_of(broker: Broker, index: int = 0) -> Partition:
 def end(broker: Broker, epoch: int, *, index: int = 0, version: int = 2, marker: MarkerType = MarkerType.COMMIT) -> int:
     """Write the marker that ends the producer's transaction in a partition."""
     return partition_of(broker, index).append_marker(
-        marker, producer_id=PRODUCER, epoch=epoch, coordinator_epoch=0, version=version, now_ms=NOW_MS
+        marker, producer_id=PRODUCER, producer_epoch=epoch, coordinator_epoch=0, version=version, now_ms=NOW_MS
     )
 
 

@@ -5,7 +5,8 @@ from typing import Any
 from barnabas.core.records.control import MarkerType
 from barnabas.services.broker import Broker
 from barnabas.wire import apis
-from tests.unit.edge.kafka.support import NODE_ID, NOW_MS, ask, create, run
+from tests.support.ports import NOW_MS
+from tests.unit.edge.kafka.support import NODE_ID, ask, create, run
 from tests.unit.edge.kafka.transactions.support import NEW, OLD, Client, read, stable_offset
 
 
@@ -113,7 +114,7 @@ def test_a_marker_of_a_replaced_producer_or_coordinator_is_refused() -> None:
         await create(broker, "t")
         partition = broker.served.get_partition("t", 0)
         ids = {"producer_id": 5, "version": 0, "now_ms": NOW_MS}
-        partition.append_marker(MarkerType.COMMIT, epoch=3, coordinator_epoch=4, **ids)
+        partition.append_marker(MarkerType.COMMIT, producer_epoch=3, coordinator_epoch=4, **ids)
         for epoch, coordinator_epoch, code in ((2, 4, 47), (3, 3, 52), (3, 4, 0)):
             marker = {
                 "producer_id": 5,

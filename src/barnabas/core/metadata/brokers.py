@@ -1,0 +1,178 @@
+"""Decisions about the brokers of a cluster: registration, fencing and shutdown.
+
+A broker that starts registers, and gets an epoch, which all its requests carry: requests of a former incarnation are
+refused. It starts fenced, unless the controller is in the same process, and asks to be unfenced by its heartbeats; that
+is granted once it has applied the metadata up to its own registration. Missing heartbeats fence it (see `sessions`). It
+asks for a controlled shutdown: its leaderships move first, and it may stop when it leads nothing and every active
+broker knows that.
+
+A broker that was killed and starts again need not wait for its old session: the same data directory means that the
+process before it is gone, for a directory has one process at a time.
+"""
+
+from uuid import UUID
+
+import msgspec
+
+from barnabas.core.errors import (
+    BrokerIdNotRegistered,
+    DuplicateBrokerRegistration,
+    InvalidRequest,
+    StaleBrokerEpoch,
+    UnsupportedVersion,
+)
+from barnabas.core.metadata.decision import MetadataDecision
+from barnabas.core.metadata.image import Image, Node
+from barnabas.core.metadata.leadership import leads, with_node, without
+from barnabas.core.metadata.records import Endpoint, MetadataRecord, NodeRecord, RemoveNodeRecord
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """The registration of a broker."""
+
+    node_id: int
+    incarnation: UUID
+    directory_id: UUID
+    endpoints: tuple[Endpoint, ...]
+    """The endpoints of all its listeners, the one for clients first."""
+    rack: str | None = None
+    features: tuple[tuple[str, int, int], ...] = ()
+    """The supported features: name, lowest and highest level."""
+
+
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    """A heartbeat of a broker."""
+
+    node_id: int
+    epoch: int
+    metadata_offset: int
+    """The offset of the last record of the metadata log that it has applied."""
+    wants_fence: bool = False
+    wants_shutdown: bool = False
+
+
+class HeartbeatReply(msgspec.Struct, frozen=True):
+    """The reply to a heartbeat."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool
+
+
+def register(
+    image: Image, registration: Registration, *, epoch: int, has_session: bool, is_local: bool = False
+) -> MetadataDecision[int]:
+    """Register a broker; the reply is its epoch.
+
+    `epoch` is higher than all before it: the offset at which the registration is written. `has_session`: whether an
+    incarnation of this broker has a session. `is_local`: whether it runs in the process of the controller, and so has
+    applied whatever is committed.
+    """
+    known = image.nodes.get(registration.node_id)
+    if known is not None and known.incarnation != registration.incarnation and has_session:
+        _check_same_directory(known, registration)
+    _check_features(image, registration)
+    if not registration.endpoints:
+        raise InvalidRequest(f"broker {registration.node_id} has no listener")
+    is_amended = known is not None and known.incarnation == registration.incarnation
+    node = NodeRecord(
+        registration.node_id,
+        registration.endpoints[0].host,
+        registration.endpoints[0].port,
+        registration.rack,
+        registration.incarnation,
+        registration.endpoints,
+        epoch=known.epoch if known is not None and is_amended else epoch,
+        is_fenced=known.is_fenced if known is not None and is_amended else not is_local,
+        is_leaving=known is not None and is_amended and known.is_leaving,
+        directory_id=registration.directory_id,
+        features=registration.features,
+    )
+    if node == known:
+        return MetadataDecision([], node.epoch)
+    records: list[MetadataRecord] = [node]
+    if known is not None and not known.is_fenced and node.is_fenced:
+        records += without(image, node.node_id)  # it leads again, under new epochs, once it is let in
+    elif not node.is_fenced:
+        records += with_node(image, node.node_id)
+    return MetadataDecision(records, node.epoch)
+
+
+def heartbeat(image: Image, beat: Heartbeat, *, is_known_to_leave: bool) -> MetadataDecision[HeartbeatReply]:
+    """Decide on a heartbeat: unfence or shut down the broker, if it asks for that and it is possible now.
+
+    `is_known_to_leave`: whether every active broker has applied the records by which this one began to leave.
+    """
+    node = _registered(image, beat.node_id)
+    if node.epoch != beat.epoch:
+        raise StaleBrokerEpoch(f"broker {node.node_id} is registered with epoch {node.epoch}, not {beat.epoch}")
+    is_caught_up = beat.metadata_offset >= node.epoch
+    if beat.wants_shutdown:
+        return _leave(image, node, is_caught_up=is_caught_up, is_known_to_leave=is_known_to_leave)
+    if node.is_fenced and not beat.wants_fence and is_caught_up:
+        return _let_in(image, node)
+    if not node.is_fenced and beat.wants_fence:
+        records = fence(image, node.node_id).records
+        return MetadataDecision(records, HeartbeatReply(is_caught_up, is_fenced=True, should_shut_down=False))
+    return MetadataDecision([], HeartbeatReply(is_caught_up, node.is_fenced, should_shut_down=False))
+
+
+def fence(image: Image, node_id: int) -> MetadataDecision[None]:
+    """Fence a broker whose session has ended: it leads nothing and is in no ISR."""
+    node = _registered(image, node_id)
+    if node.is_fenced:
+        return MetadataDecision([], None)
+    return MetadataDecision([msgspec.structs.replace(node, is_fenced=True), *without(image, node_id)], None)
+
+
+def unregister(image: Image, node_id: int, *, has_session: bool) -> MetadataDecision[None]:
+    """Remove a broker from the cluster permanently. Its replica assignments stay."""
+    _registered(image, node_id)
+    if has_session:
+        raise InvalidRequest(f"broker {node_id} is running: only one that is gone for good can be unregistered")
+    return MetadataDecision([*without(image, node_id), RemoveNodeRecord(node_id)], None)
+
+
+def _leave(
+    image: Image, node: Node, *, is_caught_up: bool, is_known_to_leave: bool
+) -> MetadataDecision[HeartbeatReply]:
+    if node.is_fenced:
+        return MetadataDecision([], HeartbeatReply(is_caught_up, is_fenced=True, should_shut_down=True))
+    if not node.is_leaving:
+        records: list[MetadataRecord] = [msgspec.structs.replace(node, is_leaving=True)]
+        records += without(image, node.node_id)
+        return MetadataDecision(records, HeartbeatReply(is_caught_up, is_fenced=False, should_shut_down=False))
+    may_go = is_known_to_leave and not leads(image, node.node_id)
+    return MetadataDecision([], HeartbeatReply(is_caught_up, is_fenced=False, should_shut_down=may_go))
+
+
+def _let_in(image: Image, node: Node) -> MetadataDecision[HeartbeatReply]:
+    there = msgspec.structs.replace(node, is_fenced=False, is_leaving=False)
+    reply = HeartbeatReply(is_caught_up=True, is_fenced=False, should_shut_down=False)
+    return MetadataDecision([there, *with_node(image, node.node_id)], reply)
+
+
+def _registered(image: Image, node_id: int) -> Node:
+    node = image.nodes.get(node_id)
+    if node is None:
+        raise BrokerIdNotRegistered(f"Broker ID {node_id} is not currently registered")
+    return node
+
+
+def _check_same_directory(known: Node, registration: Registration) -> None:
+    if known.directory_id is None or known.directory_id != registration.directory_id:
+        raise DuplicateBrokerRegistration(
+            f"another broker {known.node_id} is running, at {known.host}:{known.port}; give this one another node.id"
+        )
+
+
+def _check_features(image: Image, registration: Registration) -> None:
+    """Refuse a broker that does not support a feature level in use: it could not read what others write."""
+    known = {name: (lowest, highest) for name, lowest, highest in registration.features}
+    for name, level in sorted(image.features.items()):
+        lowest, highest = known.get(name, (0, 0))
+        if not lowest <= level <= highest:
+            raise UnsupportedVersion(
+                f"the cluster uses level {level} of {name}, and broker {registration.node_id} knows levels "
+                f"{lowest} to {highest}; upgrade that broker"
+            )

@@ -1,0 +1,61 @@
+"""What makes one image of the metadata into another: for a node that takes over a state without the log up to it."""
+
+from collections.abc import Iterator
+
+from barnabas.core.metadata.image import Image
+from barnabas.core.metadata.records import (
+    TOPIC_RESOURCE,
+    ClusterRecord,
+    ConfigRecord,
+    FeatureRecord,
+    MetadataRecord,
+    ProducerIdsRecord,
+    RemoveNodeRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+
+def difference(old: Image, new: Image) -> list[MetadataRecord]:
+    """The records that make `old` equal to `new`, a later state of the same cluster."""
+    records: list[MetadataRecord] = []
+    if new.cluster_id is not None and new.cluster_id != old.cluster_id:
+        records.append(ClusterRecord(new.cluster_id))
+    records += [
+        FeatureRecord(name, new.features.get(name, 0))
+        for name in sorted({*old.features, *new.features})
+        if old.features.get(name) != new.features.get(name)
+    ]
+    records += [RemoveNodeRecord(node_id) for node_id in sorted(old.nodes) if node_id not in new.nodes]
+    records += [node for node_id, node in sorted(new.nodes.items()) if old.nodes.get(node_id) != node]
+    records += _topics(old, new)
+    records += _configs(old, new)
+    if new.next_producer_id > old.next_producer_id:
+        records.append(ProducerIdsRecord(new.next_producer_id))
+    return records
+
+
+def _topics(old: Image, new: Image) -> Iterator[MetadataRecord]:
+    """Those that are gone come first: a new one may have the name of one of them."""
+    for _, topic in sorted(old.topics.items()):
+        if topic.topic_id not in new.topics_by_id:
+            yield RemoveTopicRecord(topic.topic_id)
+    for _, topic in sorted(new.topics.items()):
+        before = old.topics_by_id.get(topic.topic_id)
+        if before is None:
+            yield TopicRecord(topic.name, topic.topic_id)
+        for number, partition in topic.partitions.items():
+            if before is None or before.partitions.get(number) != partition:
+                yield partition
+
+
+def _configs(old: Image, new: Image) -> Iterator[MetadataRecord]:
+    gone = {name for name, topic in old.topics.items() if topic.topic_id not in new.topics_by_id}
+    for resource in sorted({*old.configs, *new.configs}):
+        kind, resource_name = resource
+        is_gone = kind == TOPIC_RESOURCE and resource_name in gone  # its settings went with it
+        before = {} if is_gone else old.configs.get(resource, {})
+        after = new.configs.get(resource, {})
+        for name in sorted({*before, *after}):
+            if before.get(name) != after.get(name):
+                yield ConfigRecord(kind, resource_name, name, after.get(name))

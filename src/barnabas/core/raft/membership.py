@@ -1,0 +1,87 @@
+"""Voters change while the quorum runs (KIP-853): one at a time, by a record that rules as soon as it is appended.
+
+Two sets that differ by one voter have a voter in common in any two majorities. That holds only between neighbours: so
+no change begins before the last one is committed, and none before the leader has committed something in its own epoch,
+which tells it that no change of another leader can come back.
+"""
+
+from barnabas.core.errors import (
+    DuplicateVoter,
+    InvalidRequest,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    UnsupportedVersion,
+    VoterNotFound,
+)
+from barnabas.core.model import NO_OFFSET
+from barnabas.core.raft.leading import check_quorum_timeout_ms, release_parked
+from barnabas.core.raft.output import Voters
+from barnabas.core.raft.state import Leader, PendingChange, Progress, RaftState
+from barnabas.core.raft.voters import ReplicaKey, Voter, VoterSet
+
+
+def add_voter(state: RaftState, voter: Voter, token: object, *, now_ms: int) -> None:
+    """Have an observer vote. It must have fetched what is committed, or the quorum would wait for it."""
+    role, voters = check_can_change(state)
+    if voters.by_id(voter.key.node_id) is not None:
+        raise DuplicateVoter(f"node {voter.key.node_id} is a voter")
+    if voter.key.directory_id is None:
+        raise InvalidRequest(f"the data directory of node {voter.key.node_id} is not known")
+    if not is_caught_up(state, role, voter.key, now_ms=now_ms):
+        raise RequestTimedOut(f"node {voter.key.node_id} has not fetched all that is committed; try again")
+    _change(state, role, voters.with_voter(voter), token, now_ms=now_ms)
+
+
+def remove_voter(state: RaftState, key: ReplicaKey, token: object, *, now_ms: int) -> None:
+    """Have a voter vote no more. A leader may remove itself: it leads until that is committed, without counting."""
+    role, voters = check_can_change(state)
+    voter = voters.find(key)
+    if voter is None:
+        raise VoterNotFound(f"node {key.node_id} with the data directory {key.directory_id} is no voter")
+    if len(voters.voters) == 1:
+        raise InvalidRequest(f"node {key.node_id} is the only voter")
+    _change(state, role, voters.without(voter.key), token, now_ms=now_ms)
+
+
+def update_voter(state: RaftState, voter: Voter, token: object, *, now_ms: int) -> None:
+    """A voter listens elsewhere."""
+    role, voters = check_can_change(state)
+    if voter.key.directory_id is None or voters.find(voter.key) is None:
+        raise VoterNotFound(f"node {voter.key.node_id} with the data directory {voter.key.directory_id} is no voter")
+    _change(state, role, voters.with_voter(voter), token, now_ms=now_ms)
+
+
+def check_can_change(state: RaftState) -> tuple[Leader, VoterSet]:
+    """The leader and the set that may be changed now; refused otherwise."""
+    role = state.role
+    if not isinstance(role, Leader):
+        raise NotLeaderOrFollower(
+            f"node {state.node_id} does not lead; node {state.leader_id} does, as far as it knows"
+        )
+    entry = state.voters.last_entry
+    if entry is None:
+        raise UnsupportedVersion("the voters are fixed by configuration (kraft.version 0)")
+    if role.high_watermark == NO_OFFSET:
+        raise RequestTimedOut("the leader has committed nothing in its epoch yet; try again")
+    if role.change is not None or entry.offset >= role.high_watermark:
+        raise RequestTimedOut("another change of the voters is not committed yet; try again")
+    return role, entry.voters
+
+
+def is_caught_up(state: RaftState, role: Leader, key: ReplicaKey, *, now_ms: int) -> bool:
+    """Whether a replica has, of late, all that is committed."""
+    progress = role.progress.get(key)
+    if progress is None or progress.last_fetch_ms is None:
+        return False
+    is_recent = now_ms - progress.last_fetch_ms <= state.config.fetch_timeout_ms
+    return is_recent and progress.durable_end >= role.high_watermark
+
+
+def _change(state: RaftState, role: Leader, voters: VoterSet, token: object, *, now_ms: int) -> None:
+    offset = state.append_control([Voters(voters)])
+    role.change = PendingChange(token=token, offset=offset, deadline_ms=now_ms + state.config.request_timeout_ms)
+    for voter in state.other_voters.voters:
+        role.progress.setdefault(voter.key, Progress(begin_due_ms=now_ms))
+    role.fetched.clear()
+    role.quorum_deadline_ms = now_ms + check_quorum_timeout_ms(state)
+    release_parked(state, role)

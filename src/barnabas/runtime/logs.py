@@ -1,0 +1,41 @@
+"""The logs in use of a node's data directory; passes the flusher's news on to their partitions."""
+
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import BarnabasError
+from barnabas.runtime.flusher import Flusher
+from barnabas.runtime.metrics import Metrics
+from barnabas.storage.data_dir import DataDir
+from barnabas.storage.log import Log
+
+if TYPE_CHECKING:
+    from barnabas.runtime.partition import Partition
+
+
+class Logs:
+    """The logs of a node's data directory, created when a partition is first used, and their flusher."""
+
+    def __init__(self, data_dir: DataDir) -> None:
+        self.data_dir = data_dir
+        self.partitions: dict[Log, Partition] = {}
+        self.flusher: Flusher
+
+    def report(self, metrics: Metrics) -> None:
+        """Name what is counted here, and by the flusher."""
+        health = self.data_dir.health
+        metrics.gauge("logs_open", "Partitions that have a log on this node.", lambda: len(self.partitions))
+        metrics.gauge(
+            "log_dir_offline", "1 while the data directory is offline.", lambda: health.offline_reason is not None
+        )
+        metrics.gauge("log_dir_full", "1 while the data directory is full.", lambda: health.is_full)
+        self.flusher.report(metrics)
+
+    def note_flushed(self, log: Log) -> None:
+        partition = self.partitions.get(log)
+        if partition is not None:
+            partition.note_flushed()
+
+    def note_failed(self, log: Log, error: BarnabasError) -> None:
+        partition = self.partitions.get(log)
+        if partition is not None:
+            partition.fail_waiters(error)

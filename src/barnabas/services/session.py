@@ -1,0 +1,48 @@
+"""The client of a connection, as every verb and every edge sees it.
+
+An edge makes one session for each connection, which is passed to everything done for it. Concurrent requests of one
+connection are of one client: the client id is that of the request being handled.
+"""
+
+from typing import Final, NamedTuple
+
+
+class Principal(NamedTuple):
+    """A principal of authorization, as in ``User:alice``."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
+class Software(NamedTuple):
+    """The name and version of the client software; empty until the client has sent them."""
+
+    name: str = ""
+    version: str = ""
+
+
+ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+_UNNAMED: Final = Software()
+
+
+class Session:
+    """One client, for as long as it is connected."""
+
+    __slots__ = ("client_id", "listener", "local", "peer", "principal", "software", "throttle_ms")
+
+    def __init__(self, *, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
+        self.listener = listener  # the name of the listener that it came through
+        self.peer = peer
+        self.local = local
+        self.principal = ANONYMOUS
+        self.client_id: str | None = None
+        self.software = _UNNAMED
+        self.throttle_ms = 0  # how long its quota asks it to wait, which the next answer tells it; 0 without quotas
+
+    @property
+    def client_host(self) -> str:
+        """The client's address in Java's notation, as group descriptions show it."""
+        return f"/{self.peer[0]}"

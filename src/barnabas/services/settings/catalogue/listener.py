@@ -1,0 +1,80 @@
+"""A listener: an address that clients connect to, under a name, as in ``PLAINTEXT://127.0.0.1:9092``."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from barnabas.services.settings.catalogue.setting import InvalidSetting, split_list
+
+_LISTENER: Final = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9A-Fa-f:.%]+\]|[^/\[\]:]*):(?P<port>[0-9]+)")
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """An address under a name. An empty host is every address of the machine, port 0 any free port."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_listeners(setting: str, text: str) -> tuple[Listener, ...]:
+    """Parse a list of listeners. Two of one name are refused."""
+    listeners = tuple(_parse_listener(setting, part) for part in split_list(text))
+    names = [listener.name for listener in listeners]
+    if len(set(names)) != len(names):
+        raise InvalidSetting(setting, f"{setting} has two listeners of one name: {text}")
+    return listeners
+
+
+def _parse_listener(setting: str, text: str) -> Listener:
+    match = _LISTENER.fullmatch(text)
+    if match is None or int(match["port"]) > 65535:
+        raise InvalidSetting(setting, f"{setting} cannot be {text!r}; allowed: NAME://host:port, separated by commas")
+    return Listener(match["name"].upper(), match["host"].strip("[]"), int(match["port"]))
+
+
+def security_protocols(text: str) -> Mapping[str, str]:
+    """The security protocol of each listener name, from ``listener.security.protocol.map`` over Kafka's default."""
+    protocols = {name: name for name in _PROTOCOLS}
+    for part in split_list(text):
+        name, colon, protocol = (piece.strip() for piece in part.partition(":"))
+        if not colon or protocol.upper() not in _PROTOCOLS:
+            setting = "listener.security.protocol.map"
+            raise InvalidSetting(setting, f"{setting} cannot be {part!r}; allowed: NAME:{', NAME:'.join(_PROTOCOLS)}")
+        protocols[name.upper()] = protocol.upper()
+    return protocols
+
+
+def without_controllers(values: dict[str, object], properties: Mapping[str, str]) -> list[str]:
+    """Drop the listeners that are for controllers only, refuse any that is not PLAINTEXT. Says what was dropped.
+
+    `values` are the settings that were read, by their names.
+    """
+    controllers = [name.upper() for name in split_list(properties.get("controller.listener.names", ""))]
+    protocols = security_protocols(properties.get("listener.security.protocol.map", ""))
+    dropped: list[str] = []
+    for setting in ("listeners", "advertised.listeners"):
+        given = values.get(setting, ())
+        assert isinstance(given, tuple)
+        kept = tuple(listener for listener in given if listener.name not in controllers)
+        if kept != given:
+            values[setting] = kept
+            dropped += [f"{setting}={listener}" for listener in given if listener not in kept]
+        for listener in kept:
+            _check_protocol(setting, listener, protocols)
+    return dropped
+
+
+def _check_protocol(setting: str, listener: Listener, protocols: Mapping[str, str]) -> None:
+    protocol = protocols.get(listener.name)
+    if protocol is None:
+        raise InvalidSetting(setting, f"listener.security.protocol.map has no entry for the listener {listener.name}")
+    if protocol != "PLAINTEXT":
+        raise InvalidSetting(setting, f"the listener {listener} asks for {protocol}; only PLAINTEXT is supported")

@@ -1,0 +1,47 @@
+"""Our own tagged fields in messages of Kafka, for what nodes tell each other that Kafka has no field for.
+
+A reader that does not know a tag skips it, so any Kafka implementation understands such a message. Our tags are far
+above Kafka's, which count from 0.
+
+Must not know: what the fields are for.
+"""
+
+from dataclasses import field, fields, make_dataclass
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+FIRST_TAG: Final = 10_000
+FLUSHED_OFFSET_TAG: Final = FIRST_TAG
+
+
+class OwnField(NamedTuple):
+    """A number that a struct of one message has in every flexible version."""
+
+    schema: str  # the module of kio, as "fetch.request"
+    struct: str
+    name: str
+    tag: int
+    kind: str
+    default: int
+
+
+OWN_FIELDS: Final = (
+    # A follower goes on fetching while it syncs: what it has fetched and what it has on disk are two numbers.
+    OwnField("fetch.request", "FetchPartition", "flushed_offset", FLUSHED_OFFSET_TAG, "int64", -1),
+)
+
+
+@cache
+def with_own_fields(entity: Any) -> Any:
+    """A kio class with our own fields added; the class itself if there are none."""
+    _, _, api, _, direction = entity.__module__.split(".")  # kio.schema.fetch.v17.request
+    own = [each for each in OWN_FIELDS if (each.schema, each.struct) == (f"{api}.{direction}", entity.__name__)]
+    if not own or not entity.__flexible__:
+        return entity
+    assert not {each.name for each in own} & {each.name for each in fields(entity)}
+    added = [(each.name, int, _own_field(each)) for each in own]
+    return make_dataclass(entity.__name__, added, bases=(entity,), frozen=True, slots=True, kw_only=True)
+
+
+def _own_field(own: OwnField) -> Any:
+    return field(default=own.default, metadata={"kafka_type": own.kind, "tag": own.tag})

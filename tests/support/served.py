@@ -1,0 +1,14 @@
+"""What the broker serves, for tests that go over all of it."""
+
+import barnabas.edge.kafka.handlers  # noqa: F401 - they register themselves
+from barnabas.edge.kafka.registry import HANDLERS, SERVED
+from barnabas.wire.apis import Api
+
+__all__ = ["HANDLERS", "SERVED", "SERVED_APIS", "versions_of"]
+
+SERVED_APIS = [served.api for _, served in sorted(SERVED.items())]
+
+
+def versions_of(api: Api) -> range:
+    """The versions in which an API is served."""
+    return SERVED[api.key].versions
