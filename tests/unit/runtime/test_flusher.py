@@ -1,21 +1,22 @@
 """Group commit, on the simulated disk: who is woken, when, and what a failed sync does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from barnabas.core.errors import OffsetOutOfRange, StorageError
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.record import Record, encode_batch
-from barnabas.runtime.flusher import Flusher
+from barnabas.runtime.flusher import PARALLEL_SYNCS, Flusher
 from barnabas.storage import truncate
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Log
 from barnabas.testing.disk import Keep, SimulatedDisk
+from barnabas.testing.loop import SimulatedLoop
 
 T = TypeVar("T")
 
@@ -56,6 +57,12 @@ def append(log: Log, records: int = 1) -> int:
     return log.append(batch, leader_epoch=0, now_ms=0).last_offset + 1
 
 
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    """In virtual time: no timer is due while anything can still happen, however busy the machine."""
+    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(1)) as runner:
+        runner.run(scenario)
+
+
 async def settle() -> None:
     """Let every task that can run do so."""
     for _ in range(20):
@@ -71,7 +78,7 @@ def test_a_waiter_is_woken_once_its_records_are_durable() -> None:
             assert log.flushed_offset == end_offset
             assert disk.durable_bytes(log.active.log_path) == log.active.file().read(0, log.active.size)
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_appends_that_arrive_during_a_sync_share_the_next_one() -> None:
@@ -89,18 +96,101 @@ def test_appends_that_arrive_during_a_sync_share_the_next_one() -> None:
             await asyncio.gather(first, *later)
         assert offload.calls == 2
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
-def test_one_round_covers_many_logs() -> None:
+def test_lanes_share_the_logs_that_are_due() -> None:
     async def scenario() -> None:
         _, logs = make_logs(40)
-        async with running(GatedOffload()) as flusher:
-            await asyncio.gather(*(flusher.wait_flushed(log, append(log)) for log in logs))
-            assert flusher.rounds == 1
+        offload = GatedOffload()
+        async with running(offload) as flusher:
+            offload.gate.clear()
+            waiting = [asyncio.ensure_future(flusher.wait_flushed(log, append(log))) for log in logs]
+            await settle()
+            offload.gate.set()
+            await asyncio.gather(*waiting)
+            assert offload.calls == PARALLEL_SYNCS
             assert flusher.syncs == 40
 
-    asyncio.run(scenario())
+    run(scenario())
+
+
+def test_a_log_does_not_wait_for_the_sync_of_another() -> None:
+    async def scenario() -> None:
+        _, [busy, other] = make_logs(2)
+        offload = GatedOffload()
+        async with running(offload) as flusher:
+            offload.gate.clear()
+            waiting = asyncio.ensure_future(flusher.wait_flushed(busy, append(busy)))
+            await settle()
+            held, offload.gate = offload.gate, asyncio.Event()
+            offload.gate.set()
+            await flusher.wait_flushed(other, append(other))
+            await flusher.wait_flushed(other, append(other))  # its lane waited for the busy one, and not for long
+            assert not waiting.done()
+            held.set()
+            await waiting
+
+    run(scenario())
+
+
+def test_a_lane_that_ends_early_waits_for_the_others_to_begin_again_with_them() -> None:
+    async def scenario() -> None:
+        _, logs = make_logs(8)
+        offload = GatedOffload()
+        async with running(offload) as flusher:
+            offload.gate.clear()
+            slow = asyncio.ensure_future(flusher.wait_flushed(logs[0], append(logs[0])))
+            await settle()
+            held, offload.gate = offload.gate, asyncio.Event()
+            offload.gate.set()
+            await flusher.wait_flushed(logs[1], append(logs[1]))
+            assert offload.calls == 2
+
+            waiting = [asyncio.ensure_future(flusher.wait_flushed(log, append(log))) for log in logs[1:]]
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert offload.calls == 2  # a moment later they would not wait any longer
+            offload.gate = asyncio.Event()
+            held.set()
+            await settle()
+            assert offload.calls == 2 + PARALLEL_SYNCS
+            offload.gate.set()
+            await asyncio.gather(slow, *waiting)
+
+    run(scenario())
+
+
+def test_a_log_is_in_one_lane_at_a_time() -> None:
+    async def scenario() -> None:
+        _, [log] = make_logs()
+        offload = GatedOffload()
+        async with running(offload) as flusher:
+            offload.gate.clear()
+            waiting = []
+            for _ in range(3):
+                waiting.append(asyncio.ensure_future(flusher.wait_flushed(log, append(log))))
+                await settle()
+            assert offload.calls == 1
+            offload.gate.set()
+            await asyncio.gather(*waiting)
+        assert offload.calls == 2
+
+    run(scenario())
+
+
+def test_a_log_that_failed_for_want_of_room_is_flushed_again() -> None:
+    async def scenario() -> None:
+        disk, [log] = make_logs()
+        async with running(GatedOffload()) as flusher:
+            end_offset = append(log)
+            disk.fail_open(lambda path: path.endswith(".log"), count=1)
+            log.active.release()
+            log.context.files.forget_directory(log.directory)
+            await flusher.wait_flushed(log, end_offset)
+            assert not flusher._syncing
+
+    run(scenario())
 
 
 def test_a_failed_sync_fails_every_waiter_and_is_not_tried_again() -> None:
@@ -120,7 +210,7 @@ def test_a_failed_sync_fails_every_waiter_and_is_not_tried_again() -> None:
                 append(logs[1])
             assert logs[0].flushed_offset == 0
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_with_policy_os_nothing_is_flushed_until_enough_records_came() -> None:
@@ -137,7 +227,7 @@ def test_with_policy_os_nothing_is_flushed_until_enough_records_came() -> None:
             await settle()
             assert log.flushed_offset == 3
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_with_policy_os_a_record_waits_no_longer_than_flush_ms() -> None:
@@ -150,7 +240,7 @@ def test_with_policy_os_a_record_waits_no_longer_than_flush_ms() -> None:
                 while log.flushed_offset == 0:  # noqa: ASYNC110 - the flusher sets it without telling anybody
                     await asyncio.sleep(0.001)
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_with_policy_os_a_closed_segment_is_flushed_all_the_same() -> None:
@@ -163,7 +253,7 @@ def test_with_policy_os_a_closed_segment_is_flushed_all_the_same() -> None:
             await settle()
             assert log.flushed_offset == 1
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_waiter_whose_records_are_cut_away_hears_so() -> None:
@@ -181,7 +271,7 @@ def test_a_waiter_whose_records_are_cut_away_hears_so() -> None:
             with pytest.raises(OffsetOutOfRange):
                 await waiting
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_sync_that_began_before_a_truncation_makes_nothing_after_it_durable() -> None:
@@ -204,7 +294,7 @@ def test_a_sync_that_began_before_a_truncation_makes_nothing_after_it_durable() 
             assert log.flushed_offset == end_offset
         assert offload.calls == 2
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_who_waits_for_a_sync_waits_on_while_nothing_can_be_opened() -> None:
@@ -221,4 +311,4 @@ def test_who_waits_for_a_sync_waits_on_while_nothing_can_be_opened() -> None:
         (found,) = DataDir(disk, "/data").open_logs(lambda _: LogConfig())
         assert found.partition == log.partition
 
-    asyncio.run(scenario())
+    run(scenario())
