@@ -278,7 +278,7 @@ class Node:
         broker.live.subscribe(follow)
 
     async def _take_addresses(self, connections: Connections) -> list[Endpoint]:
-        """Bind all listeners; returns where clients of each are told to connect."""
+        """Bind all listeners; returns where clients of each one for them are told to connect."""
         endpoints: list[Endpoint] = []
         for listener in self.config.listeners:
             try:
@@ -288,7 +288,8 @@ class Node:
                     f"cannot listen on {listener.host}:{listener.port} ({_words_of(error)}); name another with --listen"
                 ) from error
             self.addresses[listener.name] = bound
-            endpoints.append(self._endpoint(listener, bound))
+            if not self.config.is_for_controllers(listener.name):
+                endpoints.append(self._endpoint(listener, bound))
         return endpoints
 
     async def _join(self, metadata: MetadataLog, endpoints: Sequence[Endpoint], *, was_clean: bool) -> None:

@@ -106,8 +106,8 @@ def test_a_stock_file_of_kafka_starts(tmp_path: Path) -> None:
         log.retention.check.interval.ms=300000
     """
     config = load(written(tmp_path, "server.properties", text))
-    assert [str(listener) for listener in config.listeners] == ["PLAINTEXT://:9092"]
-    assert [str(listener) for listener in config.advertised_listeners] == ["PLAINTEXT://localhost:9092"]
+    assert [str(listener) for listener in config.client_listeners] == ["PLAINTEXT://:9092"]
+    assert [str(listener) for listener in config.controller_listeners] == ["CONTROLLER://:9093"]
     assert "num.network.threads" in config.ignored
 
 

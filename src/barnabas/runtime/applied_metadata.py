@@ -22,7 +22,7 @@ from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import MetadataRecord, decode_record
 from barnabas.core.raft.log_view import SnapshotId
 from barnabas.core.records.batch import iter_batches
-from barnabas.runtime.cluster_metadata import Subscriber
+from barnabas.runtime.cluster_metadata import LeadershipListener, Subscriber
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.raft_driver import Proposal
 from barnabas.runtime.turns import next_turn
@@ -75,7 +75,10 @@ class AppliedMetadata:
         self._written: deque[_Written] = deque()
         self._fork: Image | None = None
         self._led: tuple[int, int] | None = None
+        self._active_epoch: int | None = None  # that the listeners of leadership were told of
+        self._leadership_listeners: list[LeadershipListener] = []
         self._subscribers: list[Subscriber] = []
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._is_reading = False
         self.failure: str | None = None
         """Why nothing is applied any more, if that is so."""
@@ -105,9 +108,44 @@ class AppliedMetadata:
         """Have the records of every commit from now on, once they are applied."""
         self._subscribers.append(subscriber)
 
+    def follow_leadership(self, listener: LeadershipListener) -> None:
+        """Have the epochs in which this node can decide, from now on."""
+        self._leadership_listeners.append(listener)
+        if self._active_epoch is not None:
+            listener(self._active_epoch)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node leads, and has applied all that was decided before."""
+        return self._led is not None and self._position >= self._led[1]
+
+    async def wait_applied(self, end_offset: int) -> None:
+        """Until the log is applied up to here."""
+        if self.applied_offset < end_offset:
+            waiter = (end_offset, asyncio.get_running_loop().create_future())
+            self._waiters.append(waiter)
+            try:
+                await waiter[1]
+            finally:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+
+    def _note_progress(self) -> None:
+        """The position or the leadership has changed: tell those who wait for that."""
+        if self._waiters:
+            applied = self.applied_offset
+            for end_offset, future in self._waiters:
+                if end_offset <= applied and not future.done():
+                    future.set_result(None)
+        epoch = self._led[0] if self._led is not None and self.is_active else None
+        if epoch != self._active_epoch:
+            self._active_epoch = epoch
+            for listener in self._leadership_listeners:
+                listener(epoch)
+
     def image_to_decide_on(self, epoch: int) -> Image:
         """The state after all that is decided; refused unless this node leads the epoch and knows all before it."""
-        if self._led is None or self._led[0] != epoch or self._position < self._led[1]:
+        if self._led is None or self._led[0] != epoch or not self.is_active:
             raise NotController("this node has not yet applied all that was decided before it led; try again")
         if self.last_commit is None:
             return self.image
@@ -121,6 +159,7 @@ class AppliedMetadata:
 
     def lead(self, epoch: int, start_offset: int) -> None:
         self._led = (epoch, start_offset)
+        self._note_progress()
 
     def lead_no_more(self) -> None:
         self._give_up(RequestTimedOut("the leadership went before this was committed; it may take effect, or not"))
@@ -136,6 +175,7 @@ class AppliedMetadata:
         for each in written:
             if each.commit is not None:
                 each.commit.end(error)
+        self._note_progress()
 
     def note_proposal(self, proposal: Proposal) -> None:
         assert isinstance(proposal, Commit)
@@ -157,11 +197,17 @@ class AppliedMetadata:
             self._apply(difference(self.image, new))
         self._reader.forget()
         self._position = snapshot.end_offset
+        self._note_progress()
 
     # Applying
 
     def _advance(self) -> None:
-        """Apply what is committed: from memory what this node wrote, else from the log."""
+        """Apply what is committed, and tell those who wait for that."""
+        self._apply_committed()
+        self._note_progress()
+
+    def _apply_committed(self) -> None:
+        """Apply from memory what this node wrote, else from the log."""
         while self.failure is None and self._position < self.high_watermark:
             if not self._written or self._written[0].base_offset > self._position:
                 if not self._is_reading:

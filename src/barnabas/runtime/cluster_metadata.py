@@ -28,6 +28,8 @@ from barnabas.runtime.metrics import Reporter
 T = TypeVar("T")
 Decide: TypeAlias = Callable[[Image], MetadataDecision[T]]
 Subscriber: TypeAlias = Callable[[Sequence[MetadataRecord]], None]
+LeadershipListener: TypeAlias = Callable[[int | None], None]
+"""Is called with the epoch in which this node is the active controller from now on, and with None when it is not."""
 
 
 class ImageSource(Protocol):
@@ -50,6 +52,19 @@ class ClusterMetadata(ImageSource, Reporter, Protocol):
     @property
     def quorum(self) -> Quorum:
         """The quorum that commits changes, as far as this node knows."""
+        ...
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller: it leads, and has applied all that was decided before."""
+        ...
+
+    async def wait_applied(self, end_offset: int) -> None:
+        """Return when the log up to `end_offset` is applied on this node. Use your own deadline."""
+        ...
+
+    def follow_leadership(self, listener: LeadershipListener) -> None:
+        """Call when this node becomes the active controller, and when it is no more. Must not wait, must not raise."""
         ...
 
     async def commit(self, decide: Decide[T]) -> T:

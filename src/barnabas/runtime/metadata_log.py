@@ -30,7 +30,7 @@ from barnabas.core.raft.node import RaftNode
 from barnabas.core.raft.voters import ReplicaKey, Voter, VoterSet
 from barnabas.runtime.applied_metadata import AppliedMetadata, Commit
 from barnabas.runtime.clock import Clock, SystemClock
-from barnabas.runtime.cluster_metadata import Decide, Subscriber
+from barnabas.runtime.cluster_metadata import Decide, LeadershipListener, Subscriber
 from barnabas.runtime.dice import Dice, SystemDice
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Offload
@@ -209,6 +209,19 @@ class MetadataLog:
         The callback runs on the loop, must not wait and must not raise; if one does, the others are still called.
         """
         self._applied.subscribe(subscriber)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller."""
+        return self._applied.is_active and not self._is_closed
+
+    async def wait_applied(self, end_offset: int) -> None:
+        """Return when the log up to `end_offset` is applied here."""
+        await self._applied.wait_applied(end_offset)
+
+    def follow_leadership(self, listener: LeadershipListener) -> None:
+        """Call when this node becomes the active controller, and when it is no more."""
+        self._applied.follow_leadership(listener)
 
     def report(self, metrics: Metrics) -> None:
         """Name what is counted here."""

@@ -11,7 +11,7 @@ from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.fetching import Fetching
 from barnabas.edge.kafka.handlers import api_versions
 from barnabas.edge.kafka.producing import Producing
-from barnabas.edge.kafka.registry import HANDLERS, SERVED
+from barnabas.edge.kafka.registry import HANDLERS, SERVED, listeners_of, served_on
 from barnabas.runtime.connections import Answer, Connection
 from barnabas.runtime.letting_go import let_go
 from barnabas.runtime.metrics import Metrics
@@ -56,7 +56,7 @@ class KafkaServer:
 class KafkaClient:
     """Handles the frames of one connection."""
 
-    __slots__ = ("_broker", "_connection", "_fetching", "_producing", "_requests", "session")
+    __slots__ = ("_broker", "_connection", "_fetching", "_producing", "_requests", "_served", "session")
 
     def __init__(self, server: KafkaServer, connection: Connection) -> None:
         self._broker = server.broker
@@ -64,7 +64,13 @@ class KafkaClient:
         self._fetching = server.fetching
         self._requests = server.requests
         self._connection = connection
-        self.session = Session(listener=connection.listener, peer=connection.peer, local=connection.local)
+        self.session = Session(
+            listener=connection.listener,
+            peer=connection.peer,
+            local=connection.local,
+            is_for_controllers=server.broker.config.is_for_controllers(connection.listener),
+        )
+        self._served = served_on(listeners_of(self.session))
 
     def may_overlap(self, frame: memoryview) -> bool:
         """Produces may: they are appended without waiting for each other's acknowledgement."""
@@ -72,7 +78,7 @@ class KafkaClient:
 
     def handle(self, frame: memoryview) -> Any:
         """See `runtime.connections.Handler`."""
-        header = read_request_header(frame, 0, len(frame), SERVED)
+        header = read_request_header(frame, 0, len(frame), self._served)
         session = self.session
         session.client_id = header.client_id
         self._requests[header.api.key] += 1
@@ -81,7 +87,7 @@ class KafkaClient:
         if len(frame) > MAX_REQUEST_BYTES:
             raise MalformedRequest(f"{header.api.name} has {len(frame)} bytes; the maximum is {MAX_REQUEST_BYTES}")
         if header.api is API_VERSIONS and header.version not in SERVED[API_VERSIONS.key].versions:
-            return api_versions.answer_unknown_version(header)
+            return api_versions.answer_unknown_version(header, listeners_of(session))
         if header.api is FETCH:
             return self._fetching.handle(header, frame, self._connection, session)
         asked = Asked(header.version, session)

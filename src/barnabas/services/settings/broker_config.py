@@ -18,7 +18,8 @@ from barnabas.services.settings.broker_checks import check_together
 from barnabas.services.settings.broker_names import is_ignored_name, known_names_of, text_of
 from barnabas.services.settings.catalogue.field import About, settings_of
 from barnabas.services.settings.catalogue.group_settings import GroupSettings
-from barnabas.services.settings.catalogue.listener import Listener, parse_listeners, without_controllers
+from barnabas.services.settings.catalogue.listener import Listener, check_protocols, parse_listeners
+from barnabas.services.settings.catalogue.quorum_settings import QuorumSettings
 from barnabas.services.settings.catalogue.setting import (
     Setting,
     SettingType,
@@ -289,6 +290,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = MAINTENANCE.producer_id_expiration_ms
 
     groups: GroupSettings = GroupSettings()
+    quorum: QuorumSettings = QuorumSettings()
     transactions: TransactionSettings = TransactionSettings()
     unused: UnusedSettings = UnusedSettings()
 
@@ -326,6 +328,22 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         """The advertised listener of this name, if it was set."""
         return next((listener for listener in self.advertised_listeners if listener.name == name), None)
 
+    @property
+    def client_listeners(self) -> tuple[Listener, ...]:
+        """The listeners for clients and brokers."""
+        return tuple(listener for listener in self.listeners if not self.is_for_controllers(listener.name))
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        """The listeners for controllers, the one that other nodes are told of first."""
+        by_name = {listener.name: listener for listener in self.listeners}
+        names = (name.upper() for name in self.quorum.controller_listener_names)
+        return tuple(by_name[name] for name in names if name in by_name)
+
+    def is_for_controllers(self, name: str) -> bool:
+        """Whether the listener of this name is for controllers."""
+        return name in [each.upper() for each in self.quorum.controller_listener_names]
+
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """The configuration from these names and texts; an unknown or invalid one is refused (`InvalidSetting`)."""
@@ -340,7 +358,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
             text = text_of(setting, properties)
             if text is not None:
                 values[name] = parse_listeners(name, text) if name in _LISTENERS else setting.parse(text)
-        ignored += without_controllers(values, properties)
+        check_protocols(values, properties)
         return cls(
             **_fields_of(values, _DEFAULTS),
             topic_defaults=topic_defaults_of(properties),
@@ -364,6 +382,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 _PARTS: Final[Mapping[str, Mapping[str, Setting]]] = {
     "groups": settings_of(GroupSettings),
+    "quorum": settings_of(QuorumSettings),
     "transactions": settings_of(TransactionSettings),
     "unused": settings_of(UnusedSettings),
 }
@@ -378,7 +397,7 @@ BROKER_SETTINGS: Final[Mapping[str, Setting]] = {
 }
 """The settings that are fields of `BrokerConfig` and of its parts, by name."""
 
-_CONSULTED: Final = ("controller.listener.names", "listener.security.protocol.map")
+_CONSULTED: Final = ("listener.security.protocol.map",)
 """Read together with the listeners, but not settings themselves."""
 _LISTENERS: Final = ("listeners", "advertised.listeners")
 

@@ -38,7 +38,7 @@ _TAIL: Final = """\
 Accepted and ignored, so that Kafka's own files can be used; the log names those it finds. Where one promises
 protection (`authorizer.class.name`, `super.users`, quotas, policies, tiered storage) only the value that asks for none
 is ignored, and `ssl.*`, `sasl.*`, `delegation.token.*` and `listener.name.*` are refused. `zookeeper.*` and
-`confluent.*` are ignored. The listeners named in `controller.listener.names` are left out.
+`confluent.*` are ignored.
 """
 
 

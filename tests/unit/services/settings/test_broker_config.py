@@ -66,20 +66,28 @@ def test_names_without_a_meaning_here_are_passed_over_and_reported() -> None:
         {
             "zookeeper.connect": "localhost:2181",
             "num.network.threads": "3",
-            "process.roles": "broker,controller",
             "authorizer.class.name": "",
-            "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
-            "controller.listener.names": "CONTROLLER",
         }
     )
-    assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
-    assert config.ignored == (
-        "authorizer.class.name",
-        "listeners=CONTROLLER://:9093",
-        "num.network.threads",
-        "process.roles",
-        "zookeeper.connect",
+    assert config.ignored == ("authorizer.class.name", "num.network.threads", "zookeeper.connect")
+
+
+def test_listeners_are_for_clients_or_for_controllers() -> None:
+    config = BrokerConfig.from_properties(
+        {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093", "controller.listener.names": "controller"}
     )
+    assert config.client_listeners == (Listener("PLAINTEXT", "", 9092),)
+    assert config.controller_listeners == (Listener("CONTROLLER", "", 9093),)
+    assert config.quorum.is_broker
+    assert config.quorum.is_controller
+
+
+def test_a_controller_has_no_listener_for_clients() -> None:
+    config = BrokerConfig.from_properties(
+        {"process.roles": "controller", "listeners": "C://:9093", "controller.listener.names": "C"}
+    )
+    assert config.client_listeners == ()
+    assert not config.quorum.is_broker
 
 
 @pytest.mark.parametrize(
@@ -103,6 +111,12 @@ def test_names_without_a_meaning_here_are_passed_over_and_reported() -> None:
         ({"listeners": "PLAINTEXT://:70000"}, "allowed: NAME://host:port"),
         ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "two listeners of one name"),
         ({"listeners": "C://:1", "controller.listener.names": "C"}, "at least one address"),
+        ({"process.roles": "controller"}, "has only the listeners that controller.listener.names names"),
+        ({"process.roles": "voter"}, "allowed: any of broker, controller"),
+        ({"controller.quorum.voters": "1@a:1,1@b:2"}, "id@host:port, each id once"),
+        ({"controller.quorum.bootstrap.servers": "a"}, "is no host:port"),
+        ({"inter.broker.listener.name": "X"}, "is no listener for clients"),
+        ({"broker.session.timeout.ms": "2000"}, "must be above broker.heartbeat.interval.ms"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "no client can connect"),
         ({"advertised.listeners": "OTHER://a:1", "listener.security.protocol.map": "OTHER:PLAINTEXT"}, "does not"),
         ({"queued.max.request.bytes": "10"}, "must not be below socket.request.max.bytes"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.errors import InvalidRequest
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.altering import alter_each
-from barnabas.edge.kafka.registry import serves
+from barnabas.edge.kafka.registry import On, serves
 from barnabas.services.broker import Broker
 from barnabas.services.settings.resources import ConfigResource, Decide, decide_replacement
 from barnabas.wire.apis import ALTER_CONFIGS
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.edge.kafka.messages import alter_configs as message
 
 
-@serves(ALTER_CONFIGS, 0, 2)
+@serves(ALTER_CONFIGS, 0, 2, on=On.ALL, is_forwarded=True)
 async def handle(broker: Broker, request: message.AlterConfigsRequest, asked: Asked) -> message.AlterConfigsResponse:
     """See the module."""
 

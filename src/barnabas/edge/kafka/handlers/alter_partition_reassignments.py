@@ -13,7 +13,7 @@ from barnabas.core.errors import BarnabasError
 from barnabas.core.metadata.reassignments import reassign
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
-from barnabas.edge.kafka.registry import serves
+from barnabas.edge.kafka.registry import On, serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import ALTER_PARTITION_REASSIGNMENTS
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.edge.kafka.messages import alter_partition_reassignments as message
 
 
-@serves(ALTER_PARTITION_REASSIGNMENTS, 0, 1)
+@serves(ALTER_PARTITION_REASSIGNMENTS, 0, 1, on=On.ALL, is_forwarded=True)
 async def handle(
     broker: Broker, request: message.AlterPartitionReassignmentsRequest, asked: Asked
 ) -> message.AlterPartitionReassignmentsResponse:

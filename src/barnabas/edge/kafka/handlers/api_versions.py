@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.core.errors import InvalidRequest
 from barnabas.edge.kafka.asked import Asked
-from barnabas.edge.kafka.registry import SERVED, serves
+from barnabas.edge.kafka.registry import On, listeners_of, served_on, serves
 from barnabas.services.broker import Broker
 from barnabas.services.features import SUPPORTED_FEATURES, finalized_features
 from barnabas.services.session import Software
@@ -29,15 +29,15 @@ _SOFTWARE_FROM: Final = 3
 
 
 @cache
-def _api_keys() -> list[message.ApiVersion]:
-    """The APIs served; computed on the first request, when all handlers have registered themselves."""
+def _api_keys(listeners: On) -> list[message.ApiVersion]:
+    """The APIs served on listeners of a kind."""
     return [
         {"api_key": key, "min_version": served.advertised_from, "max_version": served.max_version}
-        for key, served in sorted(SERVED.items())
+        for key, served in served_on(listeners).items()
     ]
 
 
-@serves(API_VERSIONS, 0, 4)
+@serves(API_VERSIONS, 0, 4, on=On.ALL)
 async def handle(broker: Broker, request: message.ApiVersionsRequest, asked: Asked) -> message.ApiVersionsResponse:
     """See the module."""
     if asked.version >= _SOFTWARE_FROM:
@@ -47,7 +47,7 @@ async def handle(broker: Broker, request: message.ApiVersionsRequest, asked: Ask
         asked.session.software = software
     return {
         "error_code": 0,
-        "api_keys": _api_keys(),
+        "api_keys": _api_keys(listeners_of(asked.session)),
         "supported_features": [
             {"name": name, "min_version": lowest, "max_version": highest}
             for name, (lowest, highest) in SUPPORTED_FEATURES.items()
@@ -61,9 +61,8 @@ async def handle(broker: Broker, request: message.ApiVersionsRequest, asked: Ask
     }
 
 
-def answer_unknown_version(header: RequestHeader) -> list[bytes]:
+def answer_unknown_version(header: RequestHeader, listeners: On) -> list[bytes]:
     """The framed answer to a version that is not served: version 0, which every client can read."""
-    body = bytes(
-        write_response(API_VERSIONS.key, 0, {"error_code": UnservedVersion.kafka_code, "api_keys": _api_keys()})
-    )
+    values = {"error_code": UnservedVersion.kafka_code, "api_keys": _api_keys(listeners)}
+    body = bytes(write_response(API_VERSIONS.key, 0, values))
     return [answer_head(header, len(body)) + body]

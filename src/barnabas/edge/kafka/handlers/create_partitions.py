@@ -12,7 +12,7 @@ from barnabas.core.access.resources import Operation
 from barnabas.core.errors import BarnabasError, InvalidRequest
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of, refused
-from barnabas.edge.kafka.registry import serves
+from barnabas.edge.kafka.registry import On, serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import CREATE_PARTITIONS
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.edge.kafka.messages import create_partitions as message
 
 
-@serves(CREATE_PARTITIONS, 0, 3)
+@serves(CREATE_PARTITIONS, 0, 3, on=On.ALL, is_forwarded=True)
 async def handle(
     broker: Broker, request: message.CreatePartitionsRequest, asked: Asked
 ) -> message.CreatePartitionsResponse:

@@ -16,7 +16,7 @@ from barnabas.core.errors import BarnabasError, InvalidReplicaAssignment, Invali
 from barnabas.core.metadata.topics import NewTopic
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of, refused
-from barnabas.edge.kafka.registry import serves
+from barnabas.edge.kafka.registry import On, serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.settings import DescribedSetting
@@ -30,7 +30,7 @@ _PER_TURN = 5  # each is described, too
 _DESCRIBED_FROM = 5  # the version from which on a created topic is described
 
 
-@serves(CREATE_TOPICS, 2, 7)
+@serves(CREATE_TOPICS, 2, 7, on=On.ALL, is_forwarded=True)
 async def handle(broker: Broker, request: message.CreateTopicsRequest, asked: Asked) -> message.CreateTopicsResponse:
     """See the module."""
     counts: Counter[str] = Counter()

@@ -14,7 +14,7 @@ from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError, InvalidRequest, TopicDeletionDisabled
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of, refused
-from barnabas.edge.kafka.registry import serves
+from barnabas.edge.kafka.registry import On, serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.session import Session
@@ -29,7 +29,7 @@ _KNOWS_DISABLED_FROM = 3  # the version from which on a client knows that error
 Key = tuple[str | None, UUID | None]
 
 
-@serves(DELETE_TOPICS, 1, 6)
+@serves(DELETE_TOPICS, 1, 6, on=On.ALL, is_forwarded=True)
 async def handle(broker: Broker, request: message.DeleteTopicsRequest, asked: Asked) -> message.DeleteTopicsResponse:
     """See the module."""
     counts: Counter[Key] = Counter()

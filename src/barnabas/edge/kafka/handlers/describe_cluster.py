@@ -12,7 +12,7 @@ from barnabas.core.metadata.image import Node
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import operations
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
-from barnabas.edge.kafka.registry import serves
+from barnabas.edge.kafka.registry import On, serves
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import DESCRIBE_CLUSTER
 
@@ -23,7 +23,7 @@ _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-@serves(DESCRIBE_CLUSTER, 0, 2)
+@serves(DESCRIBE_CLUSTER, 0, 2, on=On.ALL)
 async def handle(
     broker: Broker, request: message.DescribeClusterRequest, asked: Asked
 ) -> message.DescribeClusterResponse:

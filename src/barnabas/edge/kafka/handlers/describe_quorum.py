@@ -15,7 +15,7 @@ from barnabas.core.metadata.names import METADATA_PARTITION
 from barnabas.core.metadata.quorum import Quorum, QuorumReplica
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
-from barnabas.edge.kafka.registry import serves
+from barnabas.edge.kafka.registry import On, serves
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import DESCRIBE_QUORUM
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.edge.kafka.messages import describe_quorum as message
 
 
-@serves(DESCRIBE_QUORUM, 0, 2)
+@serves(DESCRIBE_QUORUM, 0, 2, on=On.ALL, is_forwarded=True)
 async def handle(
     broker: Broker, request: message.DescribeQuorumRequest, asked: Asked
 ) -> message.DescribeQuorumResponse:

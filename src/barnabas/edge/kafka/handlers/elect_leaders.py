@@ -11,7 +11,7 @@ from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError, ElectionNotNeeded, InvalidRequest
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of, refused
-from barnabas.edge.kafka.registry import serves
+from barnabas.edge.kafka.registry import On, serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.access import refusal_of
 from barnabas.services.broker import Broker
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.edge.kafka.messages import elect_leaders as message
 
 
-@serves(ELECT_LEADERS, 0, 2)
+@serves(ELECT_LEADERS, 0, 2, on=On.ALL, is_forwarded=True)
 async def handle(broker: Broker, request: message.ElectLeadersRequest, asked: Asked) -> message.ElectLeadersResponse:
     """See the module."""
     is_all = request.topic_partitions is None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.errors import InvalidRequest
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.altering import alter_each
-from barnabas.edge.kafka.registry import serves
+from barnabas.edge.kafka.registry import On, serves
 from barnabas.services.broker import Broker
 from barnabas.services.settings import AlterOperation, Change
 from barnabas.services.settings.loggers import alter_loggers
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.edge.kafka.messages import incremental_alter_configs as message
 
 
-@serves(INCREMENTAL_ALTER_CONFIGS, 0, 1)
+@serves(INCREMENTAL_ALTER_CONFIGS, 0, 1, on=On.ALL, is_forwarded=True)
 async def handle(
     broker: Broker, request: message.IncrementalAlterConfigsRequest, asked: Asked
 ) -> message.IncrementalAlterConfigsResponse:

@@ -11,7 +11,7 @@ from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
-from barnabas.edge.kafka.registry import serves
+from barnabas.edge.kafka.registry import On, serves
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import LIST_PARTITION_REASSIGNMENTS
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from barnabas.edge.kafka.messages import list_partition_reassignments as message
 
 
-@serves(LIST_PARTITION_REASSIGNMENTS, 0, 0)
+@serves(LIST_PARTITION_REASSIGNMENTS, 0, 0, on=On.ALL, is_forwarded=True)
 async def handle(
     broker: Broker, _request: message.ListPartitionReassignmentsRequest, asked: Asked
 ) -> message.ListPartitionReassignmentsResponse:

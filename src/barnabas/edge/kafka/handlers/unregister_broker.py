@@ -13,7 +13,7 @@ from barnabas.core.errors import BarnabasError
 from barnabas.core.metadata.cluster import unregister_node
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
-from barnabas.edge.kafka.registry import serves
+from barnabas.edge.kafka.registry import On, serves
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import UNREGISTER_BROKER
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.edge.kafka.messages import unregister_broker as message
 
 
-@serves(UNREGISTER_BROKER, 0, 0)
+@serves(UNREGISTER_BROKER, 0, 0, on=On.ALL, is_forwarded=True)
 async def handle(
     broker: Broker, request: message.UnregisterBrokerRequest, asked: Asked
 ) -> message.UnregisterBrokerResponse:

@@ -12,7 +12,7 @@ from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError, InvalidUpdateVersion
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
-from barnabas.edge.kafka.registry import serves
+from barnabas.edge.kafka.registry import On, serves
 from barnabas.services.broker import Broker
 from barnabas.services.features import FeatureUpdate, UpgradeType, check_updates
 from barnabas.wire.apis import UPDATE_FEATURES
@@ -24,7 +24,7 @@ _TYPES_FROM: Final = 1  # the version from which on an update says what type it 
 _RESULTS_UNTIL: Final = 1  # the last version that answers for each feature
 
 
-@serves(UPDATE_FEATURES, 0, 2)
+@serves(UPDATE_FEATURES, 0, 2, on=On.ALL, is_forwarded=True)
 async def handle(
     broker: Broker, request: message.UpdateFeaturesRequest, asked: Asked
 ) -> message.UpdateFeaturesResponse:

@@ -52,24 +52,16 @@ def security_protocols(text: str) -> Mapping[str, str]:
     return protocols
 
 
-def without_controllers(values: dict[str, object], properties: Mapping[str, str]) -> list[str]:
-    """Drop the listeners that are for controllers only, refuse any that is not PLAINTEXT. Says what was dropped.
-
-    `values` are the settings that were read, by their names.
-    """
-    controllers = [name.upper() for name in split_list(properties.get("controller.listener.names", ""))]
-    protocols = security_protocols(properties.get("listener.security.protocol.map", ""))
-    dropped: list[str] = []
+def check_protocols(values: Mapping[str, object], properties: Mapping[str, str]) -> None:
+    """Refuse a listener that is not PLAINTEXT. `values` are the settings that were read, by their names."""
+    protocols = dict(security_protocols(properties.get("listener.security.protocol.map", "")))
+    for name in split_list(properties.get("controller.listener.names", "")):
+        protocols.setdefault(name.upper(), "PLAINTEXT")  # as in Kafka
     for setting in ("listeners", "advertised.listeners"):
         given = values.get(setting, ())
         assert isinstance(given, tuple)
-        kept = tuple(listener for listener in given if listener.name not in controllers)
-        if kept != given:
-            values[setting] = kept
-            dropped += [f"{setting}={listener}" for listener in given if listener not in kept]
-        for listener in kept:
+        for listener in given:
             _check_protocol(setting, listener, protocols)
-    return dropped
 
 
 def _check_protocol(setting: str, listener: Listener, protocols: Mapping[str, str]) -> None:

@@ -11,13 +11,11 @@ _IGNORED: Final = """
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
     auto.include.jmx.reporter auto.leader.rebalance.enable
-    broker.heartbeat.interval.ms broker.id.generation.enable broker.session.timeout.ms
-    controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
-    controller.listener.names controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
-    controller.quorum.append.linger.ms controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
-    controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
-    controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
-    controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
+    broker.id.generation.enable controlled.shutdown.enable controlled.shutdown.max.retries
+    controlled.shutdown.retry.backoff.ms
+    controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
+    controller.quorum.append.linger.ms
+    controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
     controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
     delete.records.purgatory.purge.interval.requests early.start.listeners fetch.purgatory.purge.interval.requests
     follower.fetch.last.tiered.offset.enable
@@ -34,7 +32,7 @@ _IGNORED: Final = """
     group.share.session.timeout.ms
     group.streams.heartbeat.interval.ms group.streams.max.size group.streams.num.standby.replicas
     group.streams.session.timeout.ms
-    initial.broker.registration.timeout.ms inter.broker.listener.name inter.broker.protocol.version
+    initial.broker.registration.timeout.ms inter.broker.protocol.version
     kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
     leader.imbalance.per.broker.percentage listener.security.protocol.map
 
@@ -47,7 +45,7 @@ _IGNORED: Final = """
     num.replica.alter.log.dirs.threads
     offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size
     offsets.topic.compression.codec
-    process.roles producer.id.expiration.check.interval.ms
+    producer.id.expiration.check.interval.ms
     producer.purgatory.purge.interval.requests queued.max.requests quota.window.num quota.window.size.seconds
     replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
     replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms

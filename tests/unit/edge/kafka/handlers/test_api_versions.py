@@ -9,6 +9,7 @@ from kio.serial import entity_reader
 
 from barnabas.core.metadata.cluster import set_feature
 from barnabas.edge.kafka.handlers.api_versions import answer_unknown_version
+from barnabas.edge.kafka.registry import On
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import API_VERSIONS
 from barnabas.wire.frame import RequestHeader
@@ -56,7 +57,7 @@ def test_a_software_name_that_cannot_be_is_refused_from_version_3_on(name: str) 
 
 
 def test_an_unknown_version_is_answered_in_version_0_with_the_whole_list() -> None:
-    data = b"".join(answer_unknown_version(RequestHeader(API_VERSIONS, 99, 77, None, 0)))
+    data = b"".join(answer_unknown_version(RequestHeader(API_VERSIONS, 99, 77, None, 0), On.CLIENTS))
     length, correlation_id = struct.unpack_from(">ii", data)
     assert (length, correlation_id) == (len(data) - 4, 77)
     schema: Any = load_response_schema(18, 0)
