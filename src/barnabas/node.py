@@ -37,6 +37,7 @@ from barnabas.runtime.memory import max_unread_bytes
 from barnabas.runtime.metadata_log import MetadataLog, MetadataLogConfig
 from barnabas.runtime.metrics import Reporter
 from barnabas.runtime.offload import Threads
+from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.services.broker import Broker
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
@@ -234,6 +235,7 @@ class Node:
             topics=topics,
             groups=coordinators,
             markers=markers,
+            others=OtherBrokers(metadata, None, node_id=config.node_id),
             producer_ids=producer_ids,
             offload=ports.threads.reads,
             clock=ports.clock,

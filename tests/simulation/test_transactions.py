@@ -16,7 +16,7 @@ from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import BatchHeader
 from barnabas.core.replica.producers import ProducerStates, WrittenBatch
 from barnabas.core.transactions import ending, partitions
-from barnabas.core.transactions.ending import MarkersDue, markers_due
+from barnabas.core.transactions.ending import MarkersDue, TransactionEnd, markers_due
 from barnabas.core.transactions.producers import check_owner
 from barnabas.core.transactions.records import TransactionRecord
 from barnabas.runtime import coordinator as runtime
@@ -26,7 +26,7 @@ from barnabas.runtime.guards import Guards
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.transaction_coordinator import TransactionCoordinator
 from barnabas.services import transactions
-from barnabas.services.markers import Markers, TransactionEnd
+from barnabas.services.markers import Markers
 from barnabas.services.produce import Produce
 from barnabas.services.transactions import TransactionService
 from barnabas.storage.log import Appended, Log

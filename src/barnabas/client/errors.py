@@ -9,15 +9,10 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 
 from barnabas.core import errors as core_errors
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, codes
 
-
-class Refused(BarnabasError):
-    """A refusal that has no class of its own; `code` is Kafka's (negative: librdkafka's own)."""
-
-    def __init__(self, message: str, code: int = -1) -> None:
-        super().__init__(message)
-        self.code = code
+Refused = codes.Refused
+refusal_of = codes.refusal_of
 
 
 class Unreachable(BarnabasError):
@@ -134,12 +129,6 @@ _DAMAGED: Final = frozenset(
         KafkaError.INVALID_MSG,
     }
 )
-# The class for a code is the one that defines it; of several that do, the one named here.
-_CORE: Final[dict[int, type[BarnabasError]]] = {core_errors.RequestTimedOut.kafka_code: core_errors.RequestTimedOut}
-for _class in vars(core_errors).values():
-    if isinstance(_class, type) and issubclass(_class, BarnabasError) and "kafka_code" in vars(_class):
-        _CORE.setdefault(_class.kafka_code, _class)
-del _CORE[BarnabasError.kafka_code]
 
 
 def translate(error: KafkaError | KafkaException, doing: str) -> BarnabasError:
@@ -161,12 +150,6 @@ def reading_refusal(error: KafkaError, topic: str, partition: int, offset: int |
         return DamagedBatch(topic, partition, offset, _why(error))
     where = f"{topic}-{partition}" if partition >= 0 else "records"
     return translate(error, f"read {where}" if offset is None or offset < 0 else f"read {where} at offset {offset}")
-
-
-def refusal_of(code: int, message: str) -> BarnabasError:
-    """The refusal for a broker's error code."""
-    known = _CORE.get(code)
-    return known(message) if known else Refused(message, code)
 
 
 def check(code: int, doing: str) -> None:

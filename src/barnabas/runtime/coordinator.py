@@ -51,6 +51,8 @@ class Coordinator(ABC, Generic[E]):
 
     def __init__(self, partition: Partition, *, offload: Offload, clock: Clock) -> None:
         self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        """Under which it coordinates. Under another one it is replaced: what was decided in this one may be gone."""
         self._offload = offload
         self._clock = clock
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
@@ -198,6 +200,12 @@ class Coordinator(ABC, Generic[E]):
         _answer([Reply(future, self._end) for future in self._waiting])
 
     @property
+    def is_current(self) -> bool:
+        """Whether this node still leads the partition, under the same leader epoch."""
+        partition = self.partition
+        return partition.is_led and partition.leader_epoch == self.leader_epoch and not partition.is_deleted
+
+    @property
     def is_ended(self) -> bool:
         return self._end is not None
 
@@ -219,7 +227,7 @@ class Coordinator(ABC, Generic[E]):
         """Refuse while it loads, and once it has stopped or failed."""
         if self._end is not None:
             raise type(self._end)(*self._end.args)
-        if not self.partition.is_led:
+        if not self.is_current:
             raise NotCoordinator(f"{self.partition.name} is no longer led by this node")
         if not self._is_loaded:
             raise CoordinatorLoadInProgress(f"the {self.WHAT} of {self.partition.name} are being loaded; try again")
@@ -284,7 +292,9 @@ class Coordinator(ABC, Generic[E]):
     def append_pairs(
         self, pairs: Sequence[tuple[bytes, bytes | None]], within: Within | None, headers: tuple[Header, ...] = ()
     ) -> None:
-        """Append keys and values as one batch."""
+        """Append keys and values as one batch, under the leader epoch that it coordinates in and no other."""
+        if not self.is_current:
+            raise NotCoordinator(f"{self.partition.name} is no longer led by this node")
         now_ms = self._clock.now_ms()
         batch = encode_batch(
             [
@@ -337,6 +347,8 @@ class Coordinator(ABC, Generic[E]):
         _answer(given_up.replies)
 
     def _fail(self, error: BarnabasError) -> None:
+        if not self.is_current:
+            self.close()  # not a failure: whoever leads now has what is committed
         if self._end is None:
             log.error("the %s of %s cannot be written: %s", self.WHAT, self.partition.name, error)
             self.close(NotCoordinator(f"the {self.WHAT} of {self.partition.name} cannot be written: {error}"))

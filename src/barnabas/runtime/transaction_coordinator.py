@@ -40,7 +40,7 @@ class TransactionCoordinator(Coordinator[TransactionEntry]):
     @property
     def coordinator_epoch(self) -> int:
         """The epoch in its markers, which distinguishes them from those of a replaced coordinator."""
-        return self.partition.leader_epoch
+        return self.leader_epoch
 
     def encode(self, entry: TransactionEntry) -> tuple[bytes, bytes | None]:
         return encode_key(entry), encode_value(entry)

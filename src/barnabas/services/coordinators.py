@@ -1,9 +1,10 @@
 """The coordinators of groups or transactional ids: the loaded partitions of an internal topic that this node leads.
 
 Groups are spread over the partitions of `__consumer_offsets` by Kafka's hash of their names, and transactional ids over
-those of `__transaction_state`. The topic is created when it is first needed. Its partitions are loaded when the node
-starts, and a request waits a little for that; one that comes too early gets a retriable error. If a partition cannot be
-read, all requests that need it are refused; lists are refused rather than incomplete.
+those of `__transaction_state`. The topic is created when it is first needed. A partition is loaded when this node
+begins to lead it, and dropped when it leads it no more, or under another leader epoch. A request waits a little for the
+loading; one that comes too early gets a retriable error, one for a partition that is led elsewhere NOT_COORDINATOR. If
+a partition cannot be read, all requests that need it are refused; lists are refused rather than incomplete.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from contextlib import suppress
 from operator import mul
 from typing import Any, Final, Generic, TypeVar
 
-from barnabas.core.errors import BarnabasError, CoordinatorNotAvailable, TopicExists
+from barnabas.core.errors import BarnabasError, CoordinatorNotAvailable, NotCoordinator, TopicExists
 from barnabas.core.metadata.topics import NewTopic
 from barnabas.runtime.coordinator import Coordinator
 from barnabas.runtime.partition import Partition
@@ -81,8 +82,7 @@ class PartitionCoordinators(Generic[C]):
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Load the existing partitions, in tasks of this group."""
         self._tasks = tasks
-        topic = self._served.by_name.get(self._topic.name)
-        for index in () if topic is None else sorted(topic.partitions):
+        for index in self._led():
             self._get(index)
 
     def close(self) -> None:
@@ -92,12 +92,34 @@ class PartitionCoordinators(Generic[C]):
         for loading in self._loading.values():
             loading.cancel()
 
-    def drop_deleted(self) -> None:
-        """Drop everything if the topic was deleted."""
+    def follow(self) -> None:
+        """The metadata has changed: drop what this node does not lead any more, and load what it leads now."""
         for index, coordinator in list(self._by_partition.items()):
-            if coordinator.partition.is_deleted:
-                coordinator.close()
-                del self._by_partition[index]
+            if not coordinator.is_current:
+                self._drop(index)
+        if self._tasks is not None:
+            for index in self._led():
+                if index not in self._by_partition and self._partition(index).has_log:
+                    self._get(index)
+
+    def is_led(self, index: int) -> bool:
+        """Whether this node leads a partition of the topic."""
+        topic = self._served.by_name.get(self._topic.name)
+        partition = None if topic is None else topic.partitions.get(index)
+        return partition is not None and partition.is_led
+
+    def _led(self) -> list[int]:
+        topic = self._served.by_name.get(self._topic.name)
+        return [] if topic is None else [index for index in sorted(topic.partitions) if topic.partitions[index].is_led]
+
+    def _partition(self, index: int) -> Partition:
+        return self._served.get_partition(self._topic.name, index)
+
+    def _drop(self, index: int) -> None:
+        self._by_partition.pop(index).close()
+        loading = self._loading.pop(index, None)
+        if loading is not None:
+            loading.cancel()
 
     async def partition_of(self, name: str) -> int:
         """The partition of the topic that a name belongs to; creates the topic if it does not exist. Refused if the
@@ -105,7 +127,7 @@ class PartitionCoordinators(Generic[C]):
         """
         index = partition_of(name, await self._ensure_topic())
         coordinator = self._by_partition.get(index)
-        if coordinator is not None:
+        if coordinator is not None and coordinator.is_current:
             coordinator.check_not_ended()
         return index
 
@@ -140,8 +162,7 @@ class PartitionCoordinators(Generic[C]):
 
     async def all_loaded(self) -> list[C]:
         """Every coordinator of this node; none if there is no topic."""
-        topic = self._served.by_name.get(self._topic.name)
-        return [] if topic is None else [await self._wait_loaded(index) for index in sorted(topic.partitions)]
+        return [await self._wait_loaded(index) for index in self._led()]
 
     def available(self) -> Iterator[C]:
         """The coordinators that are loaded now."""
@@ -157,15 +178,22 @@ class PartitionCoordinators(Generic[C]):
         return coordinator
 
     def _get(self, index: int) -> C:
-        partition = self._served.get_partition(self._topic.name, index)
+        partition = self._partition(index)
         coordinator = self._by_partition.get(index)
+        if coordinator is not None and not coordinator.is_current:
+            self._drop(index)
+            coordinator = None
         if coordinator is None:
+            if not partition.is_led:
+                raise NotCoordinator(f"{partition.name} is not led by this node")
             coordinator = self._by_partition[index] = self._make(partition)
             self._loading[index] = self.tasks.create_task(self._load(index, coordinator))
         return coordinator
 
     async def _load(self, index: int, coordinator: C) -> None:
         await coordinator.load()
+        if self._by_partition.get(index) is not coordinator:
+            return  # it was replaced meanwhile
         self._loading.pop(index, None)
         if coordinator.is_available:
             self._on_loaded(coordinator)

@@ -157,7 +157,7 @@ class GroupCoordinators(PartitionCoordinators[GroupCoordinator]):
         ):
             return
         self._infos.forget()
-        self.drop_deleted()
+        self.follow()
         gone = [(name, topic_id) for topic_id in removed if (name := self._names.pop(topic_id, None)) is not None]
         steps = self._follow_topics(gone)
         if not is_over(steps):

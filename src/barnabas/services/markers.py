@@ -7,12 +7,13 @@ twice, so a retry does no harm.
 """
 
 import asyncio
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.errors import BarnabasError, RequestTimedOut
 from barnabas.core.metadata.names import OFFSETS_TOPIC
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.control import MarkerType
+from barnabas.core.transactions.ending import TransactionEnd
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.turns import in_turns
@@ -21,16 +22,6 @@ from barnabas.services.served import ServedTopics
 
 _PER_TURN: Final = 10  # each is an append, and may make a log
 ACK_TIMEOUT_S: Final = 30.0  # for all markers of one request together, as long as Kafka waits for them
-
-
-class TransactionEnd(NamedTuple):
-    """The contents of the markers of one transaction."""
-
-    producer_id: int
-    producer_epoch: int
-    is_commit: bool
-    coordinator_epoch: int
-    version: int  # of the protocol of transactions: 2 has an epoch for each
 
 
 class Markers:

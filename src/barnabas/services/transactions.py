@@ -21,14 +21,15 @@ from barnabas.core.errors import (
     TransactionCoordinatorFenced,
     UnknownTopicOrPartition,
 )
-from barnabas.core.metadata.names import OFFSETS_TOPIC
-from barnabas.core.metadata.records import MetadataRecord, RemoveTopicRecord
+from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from barnabas.core.metadata.records import NO_LEADER, MetadataRecord, PartitionRecord, RemoveTopicRecord
 from barnabas.core.model import NO_PRODUCER_ID, TopicPartition
 from barnabas.core.transactions import listing
 from barnabas.core.transactions.decision import TransactionDecision
 from barnabas.core.transactions.ending import (
     Ended,
     MarkersDue,
+    TransactionEnd,
     decide_abort_expired,
     decide_complete,
     decide_end,
@@ -43,14 +44,16 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Offload
+from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.runtime.transaction_coordinator import TransactionCoordinator
 from barnabas.services.coordinators import PartitionCoordinators
 from barnabas.services.group_coordinators import GroupCoordinators
-from barnabas.services.markers import Markers, TransactionEnd
+from barnabas.services.markers import Markers
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.served import ServedTopics
 from barnabas.services.topics import Topics
 from barnabas.services.transaction_config import TransactionConfig
+from barnabas.services.transaction_routing import AdmissionRouter, MarkerRouter
 
 log = get_logger("barnabas.transactions")
 
@@ -74,13 +77,16 @@ class TransactionService:
         topics: Topics,
         groups: GroupCoordinators,
         markers: Markers,
+        others: OtherBrokers,
         producer_ids: ProducerIds,
         offload: Offload,
         clock: Clock,
     ) -> None:
         self.config = config
         self._groups = groups
-        self._markers = markers
+        self._others = others
+        self._markers = MarkerRouter(markers, others)
+        self._admissions = AdmissionRouter(others)
         self._producer_ids = producer_ids
         self._clock = clock
         self._coordinators = PartitionCoordinators(
@@ -111,9 +117,9 @@ class TransactionService:
             task.cancel()
 
     def apply(self, records: Sequence[MetadataRecord]) -> None:
-        """Topics may have been deleted, including `__transaction_state`."""
-        if any(isinstance(record, RemoveTopicRecord) for record in records):
-            self._coordinators.drop_deleted()
+        """Leaders may have changed, and topics may have been deleted, including `__transaction_state`."""
+        if any(isinstance(record, PartitionRecord | RemoveTopicRecord) for record in records):
+            self._coordinators.follow()
 
     async def find_partition(self, transactional_id: str) -> int:
         """The partition of `__transaction_state` that an id belongs to: its leader coordinates the id."""
@@ -194,8 +200,16 @@ class TransactionService:
         *,
         adds: bool,
     ) -> Mapping[TopicPartition, BarnabasError | None]:
-        """Whether a producer may write to partitions in its transaction; adds them to it if requested."""
+        """Whether a producer may write to partitions in its transaction; adds them to it if requested. Asks the node
+        that coordinates the transactional id, if that is another one.
+        """
         try:
+            index = await self._coordinators.partition_of(transactional_id)
+            leader = self._others.leader_of(TopicPartition(TRANSACTIONS_TOPIC, index))
+            if leader is not None and leader != NO_LEADER and not self._others.is_here(leader):
+                return await self._admissions.admit(
+                    leader, transactional_id, producer_id, producer_epoch, partitions, adds=adds
+                )
             if not adds:
                 return await self.verify(transactional_id, producer_id, producer_epoch, partitions)
             await self.add_partitions(transactional_id, producer_id, producer_epoch, partitions, version=EPOCHS_VERSION)

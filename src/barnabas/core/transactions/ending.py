@@ -60,6 +60,16 @@ class Ended(NamedTuple):
     is_prepared: bool  # markers are to be written; if not, it is complete already, and this was a retry
 
 
+class TransactionEnd(NamedTuple):
+    """The contents of the markers of one transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    version: int  # of the protocol of transactions: 2 has an epoch for each
+
+
 class MarkersDue(NamedTuple):
     """The marker that a prepared transaction writes to each of its partitions."""
 

@@ -81,6 +81,6 @@ async def _find(broker: Broker, key_type: int, key: str, session: Session) -> No
         raise InvalidRequest(f"there are no coordinators of type {key_type}")
     topic = broker.image.topics.get(topic_name)
     node = None if topic is None else broker.image.nodes.get(topic.partitions[partition].leader)
-    if node is None:
+    if node is None or node.is_fenced:
         raise CoordinatorNotAvailable(f"partition {partition} of '{topic_name}' has no leader")
     return node

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError
 from barnabas.core.model import TopicPartition
+from barnabas.core.transactions.ending import TransactionEnd
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.walking import over_partitions
 from barnabas.edge.kafka.registry import serves
@@ -18,7 +19,6 @@ from barnabas.runtime.letting_go import let_go_flat
 from barnabas.runtime.turns import in_turns
 from barnabas.services.access import refusal_of
 from barnabas.services.broker import Broker
-from barnabas.services.markers import TransactionEnd
 from barnabas.wire.apis import WRITE_TXN_MARKERS
 
 if TYPE_CHECKING:

@@ -1,0 +1,117 @@
+"""The other brokers of the cluster: who leads what, and what their leaders are asked about transactions.
+
+Which node leads comes from the metadata image at the moment of asking. A broker is reached at its listener for brokers;
+its address may change with each registration.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from barnabas.core.errors import LeaderNotAvailable
+from barnabas.core.metadata.records import NO_LEADER
+from barnabas.core.model import TopicPartition
+from barnabas.core.transactions.ending import TransactionEnd
+from barnabas.runtime.cluster_metadata import ImageSource
+from barnabas.runtime.peers import Peers
+from barnabas.wire.apis import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
+from barnabas.wire.writing import Values
+
+Codes = dict[TopicPartition, int]
+"""Kafka's error code for each partition that was answered for."""
+
+TRANSACTIONS: Final = "transactions"
+"""The purpose of a connection: requests about transactions wait for nothing else."""
+_BATCHED_FROM: Final = 4  # the version of AddPartitionsToTxn that brokers use among themselves
+
+
+class OtherBrokers:
+    """Finds leaders, and asks them. Without `peers` this node is the only one."""
+
+    def __init__(
+        self, metadata: ImageSource, peers: Peers | None, *, node_id: int, listener: str | None = None
+    ) -> None:
+        self._metadata = metadata
+        self._peers = peers
+        self._node_id = node_id
+        self._listener = listener  # that brokers use among themselves; None: the first for clients
+
+    def leader_of(self, name: TopicPartition) -> int | None:
+        """The node that leads a partition; None if the partition does not exist, `NO_LEADER` if nobody leads it."""
+        topic = self._metadata.image.topics.get(name.topic)
+        state = None if topic is None else topic.partitions.get(name.partition)
+        return None if state is None else state.leader
+
+    def is_here(self, node_id: int) -> bool:
+        """Whether a node is this one."""
+        return node_id == self._node_id
+
+    async def write_markers(
+        self, node_id: int, end: TransactionEnd, names: Sequence[TopicPartition], *, timeout_s: float
+    ) -> Codes:
+        """Have a broker end a transaction in partitions that it leads; returns when the markers are durable."""
+        marker: Values = {
+            "producer_id": end.producer_id,
+            "producer_epoch": end.producer_epoch,
+            "transaction_result": end.is_commit,
+            "topics": [{"name": topic, "partition_indexes": indexes} for topic, indexes in _by_topic(names).items()],
+            "coordinator_epoch": end.coordinator_epoch,
+            "transaction_version": end.version,
+        }
+        answer = await self._ask(node_id, WRITE_TXN_MARKERS.key, {"markers": [marker]}, timeout_s=timeout_s)
+        return {
+            TopicPartition(topic.name, each.partition_index): int(each.error_code)
+            for marker in answer.markers
+            for topic in marker.topics
+            for each in topic.partitions
+        }
+
+    async def admit(
+        self,
+        node_id: int,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        names: Sequence[TopicPartition],
+        *,
+        adds: bool,
+        timeout_s: float,
+    ) -> Codes:
+        """Ask the coordinator of a transactional id whether partitions are part of its transaction, or add them."""
+        transaction: Values = {
+            "transactional_id": transactional_id,
+            "producer_id": producer_id,
+            "producer_epoch": producer_epoch,
+            "verify_only": not adds,
+            "topics": [{"name": topic, "partitions": indexes} for topic, indexes in _by_topic(names).items()],
+        }
+        answer = await self._ask(
+            node_id,
+            ADD_PARTITIONS_TO_TXN.key,
+            {"transactions": [transaction]},
+            timeout_s=timeout_s,
+            min_version=_BATCHED_FROM,
+        )
+        refused = int(answer.error_code)
+        codes = dict.fromkeys(names, refused) if refused else {}
+        for result in answer.results_by_transaction:
+            for topic in result.topic_results:
+                for each in topic.results_by_partition:
+                    codes[TopicPartition(topic.name, each.partition_index)] = int(each.partition_error_code)
+        return codes
+
+    async def _ask(self, node_id: int, api_key: int, values: Values, *, timeout_s: float, min_version: int = 0) -> Any:
+        """The answer of a broker; `LeaderNotAvailable` if it is not there, a `PeerError` if it does not answer."""
+        node = None if node_id == NO_LEADER else self._metadata.image.nodes.get(node_id)
+        if node is None or node.is_fenced or self._peers is None:
+            raise LeaderNotAvailable(f"broker {node_id} is not available")
+        endpoint = node.endpoint(self._listener) if self._listener is not None else node
+        peer = self._peers.at(endpoint.host, endpoint.port)
+        return await peer.call(api_key, values, timeout_s=timeout_s, purpose=TRANSACTIONS, min_version=min_version)
+
+
+def _by_topic(names: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in names:
+        found[topic].append(partition)
+    return found
