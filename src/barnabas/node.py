@@ -47,6 +47,7 @@ from barnabas.services.markers import Markers
 from barnabas.services.opened import is_known, tell_damage, tell_recovery, tell_strays
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
+from barnabas.services.quorum import QuorumService
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings import TopicConfig
 from barnabas.services.settings.broker_checks import per_ip_overrides
@@ -263,6 +264,7 @@ class Node:
             groups=groups,
             markers=markers,
             transactions=transactions,
+            quorum=QuorumService(metadata),
         )
 
     def _maintenance(self, broker: Broker) -> Maintenance:

@@ -144,6 +144,9 @@ class Member:
     async def ask(self, to: int, request: Request) -> Answer:
         return await self.world.carry(self, self.world.members[to], request)
 
+    def note_voters(self, voters: VoterSet) -> None:
+        """Where they are the world knows."""
+
     # LogFollower
 
     def lead(self, epoch: int, start_offset: int) -> None:

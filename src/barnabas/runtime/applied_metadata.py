@@ -191,12 +191,16 @@ class AppliedMetadata:
         self._advance()
 
     def begin_anew(self, snapshot: SnapshotId, contents: SnapshotContents | None) -> None:
+        self._reader.forget()
+        self._position = snapshot.end_offset
+        self.high_watermark = max(self.high_watermark, snapshot.end_offset)
+        self.bytes_applied = self.records_applied = 0
         if contents is not None:
             new = Image()
             _apply_all(new, [decode_record(record) for record in contents.records])
-            self._apply(difference(self.image, new))
-        self._reader.forget()
-        self._position = snapshot.end_offset
+            changes = difference(self.image, new)
+            _apply_all(self.image, changes)
+            self.tell(changes)
         self._note_progress()
 
     # Applying
@@ -277,10 +281,11 @@ class AppliedMetadata:
         for position, header in iter_batches(data):
             if header.base_offset != self._position:
                 return
-            for records in self._reader.read(view[position : position + header.size], header):
-                self._apply(records)
+            commits = list(self._reader.read(view[position : position + header.size], header))
             self.bytes_applied += header.size
-            self._position = header.next_offset
+            self._position = header.next_offset  # first: whoever hears of a commit may ask how far the image is
+            for records in commits:
+                self._apply(records)
             await next_turn()
 
 

@@ -23,18 +23,19 @@ from barnabas.core.errors import BarnabasError, ControllerBusy, NotController, S
 from barnabas.core.metadata.commits import encode_batches
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.names import METADATA_PARTITION
-from barnabas.core.metadata.quorum import Quorum, QuorumReplica
+from barnabas.core.metadata.quorum import Quorum
 from barnabas.core.metadata.records import MetadataRecord, encode_record
-from barnabas.core.raft.messages import Request
 from barnabas.core.raft.node import RaftNode
-from barnabas.core.raft.voters import ReplicaKey, Voter, VoterSet
+from barnabas.core.raft.state import RaftConfig
+from barnabas.core.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from barnabas.runtime.applied_metadata import AppliedMetadata, Commit
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.runtime.cluster_metadata import Decide, LeadershipListener, Subscriber
 from barnabas.runtime.dice import Dice, SystemDice
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Offload
-from barnabas.runtime.raft_driver import Answer, RaftDriver
+from barnabas.runtime.raft_driver import NoPeers, QuorumPeers, RaftDriver
+from barnabas.runtime.raft_driver.describing import describe
 from barnabas.runtime.turns import in_turns
 from barnabas.storage.config import FOREVER, LogConfig
 from barnabas.storage.data_dir import DataDir
@@ -49,8 +50,6 @@ METADATA_LOG_CONFIG: Final = LogConfig(
     max_message_bytes=8 * 1024 * 1024, retention_ms=-1, retention_bytes=-1, segment_ms=FOREVER
 )
 """Only snapshots decide what of this log may be deleted."""
-
-_NO_LEADER: Final = -1
 
 
 class MetadataLogConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,14 +69,6 @@ class _Decided(NamedTuple):
     awaited: Commit | None
     reply: object = None
     refusal: BarnabasError | None = None
-
-
-class NoPeers:
-    """The other nodes of a quorum of one."""
-
-    async def ask(self, to: int, request: Request) -> Answer:
-        """Nobody is there to be asked."""
-        raise AssertionError(f"a sole voter asks node {to} {request}")
 
 
 class MetadataLog:
@@ -119,9 +110,16 @@ class MetadataLog:
         clock: Clock | None = None,
         dice: Dice | None = None,
         node_id: int = 0,
+        replica: ReplicaKey | None = None,
+        cluster_id: str | None = None,
+        static_voters: VoterSet | None = None,
+        raft: RaftConfig | None = None,
         config: MetadataLogConfig | None = None,
     ) -> "MetadataLog":
         """Load the newest snapshot and the log after it; a missing log is created.
+
+        `static_voters` vote as long as the log names none: a fixed list, or nobody, for a node that joins others. Left
+        out, this node votes alone, and writes itself to the log once it knows its directory id.
 
         Blocks: for the start, before the loop serves. Damage that no snapshot makes up for is `CorruptLog`.
         """
@@ -130,8 +128,8 @@ class MetadataLog:
             raise metadata_missing(directory, "is missing")
         log = data_dir.create_log(METADATA_PARTITION, METADATA_LOG_CONFIG)
         log.config = METADATA_LOG_CONFIG  # whoever opened it may not have known what it is
-        replica = ReplicaKey(node_id)
-        voters = VoterSet.of([Voter(replica)])
+        replica = replica or ReplicaKey(node_id)
+        voters = VoterSet.of([Voter(replica)]) if static_voters is None else static_voters
         with data_dir.health.guarded():
             loaded = load_metadata(log, replica=replica, static_voters=voters)
             if loaded.reader.unfinished_at is not None:
@@ -142,7 +140,13 @@ class MetadataLog:
             quorum_log = QuorumLog(log, loaded.snapshots)
             restored = quorum_log.restored(loaded.voters)
         node = RaftNode(
-            replica, loaded.image.cluster_id or "", restored, dice=dice or SystemDice(), static_voters=voters
+            replica,
+            cluster_id if cluster_id is not None else loaded.image.cluster_id or "",
+            restored,
+            dice=dice or SystemDice(),
+            config=raft,
+            static_voters=voters,
+            forms_quorum=static_voters is None,
         )
         return cls(
             quorum_log,
@@ -153,8 +157,16 @@ class MetadataLog:
             config=config or MetadataLogConfig(),
         )
 
-    async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Take part in the quorum; a sole voter leads when this returns, unless there is no room on the disk."""
+    async def start(
+        self, tasks: asyncio.TaskGroup, peers: QuorumPeers | None = None, *, endpoints: Sequence[Endpoint] = ()
+    ) -> None:
+        """Take part in the quorum; a sole voter leads when this returns, unless there is no room on the disk.
+
+        `endpoints`: where other nodes of the quorum find this one.
+        """
+        self._driver.node.listen_at(endpoints)
+        if peers is not None:
+            self._driver.use_peers(peers)
         self._applied.begin = tasks.create_task
         self._applied.on_applied = lambda: self._take_snapshot_if_due(tasks)
         tasks.create_task(self._driver.run(), name="quorum")
@@ -193,15 +205,17 @@ class MetadataLog:
     @property
     def quorum(self) -> Quorum:
         """Who commits changes, as far as this node knows."""
-        node, now_ms = self._driver.node, self._clock.now_ms()
-        replicas = [
-            (each.is_voter, QuorumReplica(each.key.node_id, each.key.directory_id, each.end_offset, now_ms, now_ms))
-            for each in node.describe()
-        ]
-        leader_id = _NO_LEADER if node.quorum.leader_id is None else node.quorum.leader_id
-        voters = tuple(replica for is_voter, replica in replicas if is_voter)
-        observers = tuple(replica for is_voter, replica in replicas if not is_voter)
-        return Quorum(leader_id, node.quorum.epoch, self.high_watermark, voters, observers)
+        return describe(
+            self._driver.node,
+            high_watermark=self.high_watermark,
+            now_ms=self._driver.time_ms,
+            wall_ms=self._clock.now_ms(),
+        )
+
+    @property
+    def driver(self) -> RaftDriver:
+        """This node's part in the quorum, for those who take its requests."""
+        return self._driver
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call with the records of every commit from now on, once they are applied.
@@ -337,20 +351,21 @@ class MetadataLog:
             or applied.records_applied >= config.max_records_between_snapshots
         )
         if is_due and applied.is_between_commits and (self._snapshot_task is None or self._snapshot_task.done()):
+            end_offset, node = self.applied_offset, self._driver.node
+            epoch = node.log.epoch_at(end_offset - 1)
+            if epoch is None:
+                return  # a snapshot that was received ends here
             applied.bytes_applied = applied.records_applied = 0
-            self._snapshot_task = tasks.create_task(self._take_snapshot(self.image.fork(), self.applied_offset))
+            snapshot, voters = SnapshotId(end_offset, epoch), node.voters.recorded_at(end_offset)
+            self._snapshot_task = tasks.create_task(self._take_snapshot(self.image.fork(), snapshot, voters))
 
     async def wait_snapshot(self) -> None:
         """Until the snapshot that is being taken, if there is one, is there."""
         if self._snapshot_task is not None:
             await asyncio.wait([self._snapshot_task])
 
-    async def _take_snapshot(self, image: Image, end_offset: int) -> None:
+    async def _take_snapshot(self, image: Image, snapshot: SnapshotId, voters: VoterSet) -> None:
         """Of an image that nobody changes any more."""
-        node = self._driver.node
-        epoch = node.log.epoch_at(end_offset - 1)
-        assert epoch is not None
-        snapshot, voters = SnapshotId(end_offset, epoch), node.voters.recorded_at(end_offset)
         records = [encode_record(record) async for record in in_turns(image.to_records())]
         try:
             await self._offload.run(lambda: self._log.write_snapshot(snapshot, records, voters))

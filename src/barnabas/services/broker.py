@@ -16,6 +16,7 @@ from barnabas.services.groups import GroupService
 from barnabas.services.markers import Markers
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
+from barnabas.services.quorum import QuorumService
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.live_config import LiveConfig
@@ -45,6 +46,7 @@ class Broker:
     transactions: TransactionService
     access: Access = field(default_factory=Access)
     metrics: Metrics = field(default_factory=Metrics)
+    quorum: QuorumService | None = None
 
     @property
     def image(self) -> Image:

@@ -121,12 +121,37 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "alter_partition_reassignments.AlterPartitionReassignmentsRequest": {
         "allow_replication_factor_change": True,
     },
+    "vote.PartitionData": {
+        "replica_directory_id": None,
+        "voter_directory_id": None,
+        "pre_vote": False,
+    },
+    "vote.VoteRequest": {
+        "voter_id": -1,
+    },
+    "begin_quorum_epoch.PartitionData": {
+        "voter_directory_id": None,
+    },
+    "begin_quorum_epoch.BeginQuorumEpochRequest": {
+        "voter_id": -1,
+        "leader_endpoints": (),
+    },
+    "end_quorum_epoch.PartitionData": {
+        "preferred_successors": (),
+        "preferred_candidates": (),
+    },
+    "end_quorum_epoch.EndQuorumEpochRequest": {
+        "leader_endpoints": (),
+    },
     "update_features.FeatureUpdateKey": {
         "allow_downgrade": False,
         "upgrade_type": 1,
     },
     "update_features.UpdateFeaturesRequest": {
         "validate_only": False,
+    },
+    "fetch_snapshot.PartitionSnapshot": {
+        "replica_directory_id": None,
     },
     "describe_cluster.DescribeClusterRequest": {
         "endpoint_type": 1,
@@ -141,5 +166,8 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     },
     "list_config_resources.ListConfigResourcesRequest": {
         "resource_types": (),
+    },
+    "add_raft_voter.AddRaftVoterRequest": {
+        "ack_when_committed": True,
     },
 }

@@ -39,10 +39,14 @@ class Told:
         self.events: list[object] = []
         self.has_led = asyncio.Event()
         self.asked: list[tuple[int, Request]] = []
+        self.voters: VoterSet | None = None
 
     async def ask(self, to: int, request: Request) -> Answer:
         self.asked.append((to, request))
         raise PeerUnreachable("nobody is there")
+
+    def note_voters(self, voters: VoterSet) -> None:
+        self.voters = voters
 
     def lead(self, epoch: int, start_offset: int) -> None:
         self.events.append(("lead", epoch, start_offset))

@@ -54,7 +54,7 @@ def check_for_leader(state: RaftState, cluster_id: str, epoch: int) -> Refusal |
 def on_fetch_request(state: RaftState, request: FetchRequest, token: object, *, now_ms: int) -> None:
     """A replica wants what comes after its log, and acknowledges what it has."""
     refusal = check_for_leader(state, request.cluster_id, request.epoch)
-    is_sound = request.fetch_offset >= 0 and 0 <= request.last_epoch <= request.epoch
+    is_sound = request.fetch_offset >= 0 and 0 <= request.last_epoch <= request.epoch and request.max_wait_ms >= 0
     if refusal is None and (not is_sound or request.replica.node_id == state.node_id):
         refusal = InvalidRequest
     role = state.role
@@ -72,9 +72,10 @@ def on_fetch_request(state: RaftState, request: FetchRequest, token: object, *, 
 
 
 def _on_valid_fetch(state: RaftState, role: Leader, request: FetchRequest, token: object, *, now_ms: int) -> None:
-    _note_progress(state, role, request, now_ms=now_ms)
-    note_contact(state, role, request.replica, now_ms=now_ms)
-    advance(state, role)
+    if request.replica.node_id >= 0:  # else somebody who only looks
+        _note_progress(state, role, request, now_ms=now_ms)
+        note_contact(state, role, request.replica, now_ms=now_ms)
+        advance(state, role)
     has_news = state.log.end_offset > request.fetch_offset or role.high_watermark > request.high_watermark
     if has_news or request.max_wait_ms <= 0:
         _reply(state, token, read_from=request.fetch_offset)
@@ -147,8 +148,13 @@ def _note_progress(state: RaftState, role: Leader, request: FetchRequest, *, now
     if progress is None:
         _make_room(state, role)
         progress = role.progress[key] = Progress(begin_due_ms=now_ms)
+    if request.fetch_offset >= state.log.end_offset:
+        progress.last_caught_up_ms = now_ms
+    elif progress.last_fetch_ms is not None and request.fetch_offset >= progress.last_fetch_end:
+        progress.last_caught_up_ms = progress.last_fetch_ms
     progress.durable_end = request.fetch_offset
     progress.last_fetch_ms = now_ms
+    progress.last_fetch_end = state.log.end_offset
     progress.begin_due_ms = now_ms + state.config.fetch_timeout_ms // 2
 
 
@@ -279,3 +285,4 @@ class ReplicaDescription(msgspec.Struct, frozen=True):
     is_voter: bool
     end_offset: int
     last_fetch_ms: int | None
+    last_caught_up_ms: int | None

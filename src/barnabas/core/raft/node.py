@@ -37,7 +37,7 @@ from barnabas.core.raft.state import (
     Role,
     Unattached,
 )
-from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VoterHistory, VotersAt, VoterSet
+from barnabas.core.raft.voters import NO_VOTERS, Endpoint, ReplicaKey, Voter, VoterHistory, VotersAt, VoterSet
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +63,11 @@ class RaftNode:
         dice: Dice,
         config: RaftConfig | None = None,
         static_voters: VoterSet = NO_VOTERS,
+        forms_quorum: bool = False,
     ) -> None:
+        """`static_voters` vote until the log says who does. `forms_quorum`: they are this node alone, and not from a
+        fixed list, so it writes itself to the log as the first voter.
+        """
         log = LogView(
             start_offset=restored.start_offset,
             end_offset=restored.end_offset,
@@ -71,7 +75,9 @@ class RaftNode:
             snapshots=restored.snapshots,
         )
         voters = VoterHistory(static_voters, restored.voters)
-        self._state = RaftState(key, cluster_id, config or RaftConfig(), dice=dice, log=log, voters=voters)
+        self._state = RaftState(
+            key, cluster_id, config or RaftConfig(), dice=dice, log=log, voters=voters, forms_quorum=forms_quorum
+        )
         self._restored = restored
 
     # What the driver may look at
@@ -85,6 +91,21 @@ class RaftNode:
     def quorum(self) -> QuorumState:
         """Epoch, leader and vote."""
         return self._state.quorum
+
+    @property
+    def key(self) -> ReplicaKey:
+        """Who this node is."""
+        return self._state.key
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster that it belongs to."""
+        return self._state.cluster_id
+
+    @property
+    def config(self) -> RaftConfig:
+        """The times of the quorum."""
+        return self._state.config
 
     @property
     def log(self) -> LogView:
@@ -125,13 +146,23 @@ class RaftNode:
         state, role = self._state, self._state.role
         if not isinstance(role, Leader):
             return []
-        own = ReplicaDescription(state.key, state.is_voter, leading.own_end(state), None)
+        own = ReplicaDescription(state.key, state.is_voter, leading.own_end(state), None, None)
         return [own] + [
-            ReplicaDescription(key, state.voters.current.find(key) is not None, one.durable_end, one.last_fetch_ms)
+            ReplicaDescription(
+                key,
+                state.voters.current.find(key) is not None,
+                one.durable_end,
+                one.last_fetch_ms,
+                one.last_caught_up_ms,
+            )
             for key, one in role.progress.items()
         ]
 
     # Time and the disk
+
+    def listen_at(self, endpoints: Iterable[Endpoint]) -> None:
+        """The others find this node here; said before the first step."""
+        self._state.endpoints = tuple(endpoints)
 
     def start(self, now_ms: int) -> Output:
         """The first step: where the node stands after what its disk says."""
@@ -279,6 +310,12 @@ class RaftNode:
             snapshots.on_snapshot_response(state, peer, request, response, now_ms=now_ms)
         elif isinstance(request, EndQuorumEpochRequest) and isinstance(state.role, Resigned):
             state.role.unaware.discard(peer)
+
+    def check_leader_request(self, epoch: int) -> None:
+        """Refuse what a voter asks of the leader of an epoch, unless this node is that leader."""
+        refusal = leading.check_for_leader(self._state, self._state.cluster_id, epoch)
+        if refusal is not None:
+            raise refusal(f"node {self._state.node_id} is in epoch {self._state.epoch}, led by {self._state.leader_id}")
 
     # What administrators ask
 

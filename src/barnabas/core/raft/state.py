@@ -20,7 +20,7 @@ from barnabas.core.raft.output import (
     Voters,
 )
 from barnabas.core.raft.requests import Requests
-from barnabas.core.raft.voters import ReplicaKey, VoterHistory, VotersAt, VoterSet
+from barnabas.core.raft.voters import Endpoint, ReplicaKey, VoterHistory, VotersAt, VoterSet
 
 CHECK_QUORUM_FACTOR: Final = 1.5
 
@@ -105,6 +105,10 @@ class Progress(msgspec.Struct, kw_only=True):
 
     durable_end: int = NO_OFFSET
     last_fetch_ms: int | None = None
+    last_fetch_end: int = NO_OFFSET
+    """Where the leader's log ended at that time."""
+    last_caught_up_ms: int | None = None
+    """The latest time of which this replica has all that the log held then."""
     begin_due_ms: int
     """When to tell this voter who leads, unless it fetches before."""
 
@@ -162,6 +166,7 @@ class RaftState:
         dice: Dice,
         log: LogView,
         voters: VoterHistory,
+        forms_quorum: bool = False,
     ) -> None:
         self.key = key
         self.cluster_id = cluster_id
@@ -169,6 +174,9 @@ class RaftState:
         self.dice = dice
         self.log = log
         self.voters = voters
+        self.forms_quorum = forms_quorum
+        self.endpoints: tuple[Endpoint, ...] = ()
+        """Where this node listens for the others."""
         self.quorum = QuorumState()
         self.persisted: QuorumState | None = None
         self.high_watermark = NO_OFFSET

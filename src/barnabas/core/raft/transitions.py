@@ -18,7 +18,7 @@ from barnabas.core.raft.state import (
     Role,
     Unattached,
 )
-from barnabas.core.raft.voters import BOOTSTRAP_OFFSET
+from barnabas.core.raft.voters import BOOTSTRAP_OFFSET, Voter, VoterSet
 
 
 def _enter(state: RaftState, role: Role) -> None:
@@ -95,6 +95,9 @@ def become_leader(state: RaftState, *, now_ms: int) -> None:
     if last_entry is not None and last_entry.offset == BOOTSTRAP_OFFSET:
         # What this node was formatted with is on no other disk: the log must hold it before the first change.
         state.append_control([change, KRaftVersion(1), Voters(voters)])
+    elif last_entry is None and state.forms_quorum and leading.is_sole_voter(state) and state.key.directory_id:
+        # From now on others can be added: the log says who votes, and no setting.
+        state.append_control([change, KRaftVersion(1), Voters(VoterSet((Voter(state.key, state.endpoints),)))])
     else:
         state.append_control([change])
 

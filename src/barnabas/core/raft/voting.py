@@ -54,7 +54,8 @@ def on_vote_request(state: RaftState, request: VoteRequest, *, now_ms: int) -> V
 def _check_vote(request: VoteRequest) -> Refusal | None:
     # A candidate has raised the epoch above all it has seen; one that only asks may have records of it.
     is_newer = request.last_epoch > request.epoch if request.is_pre_vote else request.last_epoch >= request.epoch
-    return InvalidRequest if is_newer or request.end_offset < 0 or request.last_epoch < 0 else None
+    is_nobody = request.candidate.node_id < 0
+    return InvalidRequest if is_newer or is_nobody or request.end_offset < 0 or request.last_epoch < 0 else None
 
 
 def may_grant(state: RaftState, request: VoteRequest) -> bool:
@@ -117,14 +118,17 @@ def on_vote_response(
 
 def on_begin_epoch(state: RaftState, request: BeginQuorumEpochRequest, *, now_ms: int) -> BeginQuorumEpochResponse:
     """A leader announces itself."""
-    refusal = check_sender(state, request.cluster_id, request.epoch)
-    if refusal is None and not is_consistent(state, request.epoch, request.leader_id):
-        refusal = InvalidRequest
+    refusal = check_sender(state, request.cluster_id, request.epoch) or _check_leader(state, request)
     if refusal is None:
         learn(state, request.epoch, request.leader_id, now_ms=now_ms)
         if not state.key.matches(request.voter):
             refusal = InvalidVoterKey
     return BeginQuorumEpochResponse(epoch=state.epoch, leader_id=state.leader_id, refusal=refusal)
+
+
+def _check_leader(state: RaftState, request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> Refusal | None:
+    is_possible = request.leader_id >= 0 and is_consistent(state, request.epoch, request.leader_id)
+    return None if is_possible else InvalidRequest
 
 
 def send_end_epoch(state: RaftState, role: Resigned, *, now_ms: int) -> None:
@@ -139,9 +143,7 @@ def send_end_epoch(state: RaftState, role: Resigned, *, now_ms: int) -> None:
 
 def on_end_epoch(state: RaftState, request: EndQuorumEpochRequest, *, now_ms: int) -> EndQuorumEpochResponse:
     """The leader leaves: the first of the successors stands at once, the others give it time, each twice as much."""
-    refusal = check_sender(state, request.cluster_id, request.epoch)
-    if refusal is None and not is_consistent(state, request.epoch, request.leader_id):
-        refusal = InvalidRequest
+    refusal = check_sender(state, request.cluster_id, request.epoch) or _check_leader(state, request)
     if refusal is None:
         learn(state, request.epoch, request.leader_id, now_ms=now_ms)
         if isinstance(state.role, Follower) and state.leader_id == request.leader_id:

@@ -1,6 +1,7 @@
 """The Kafka edge: takes frames from connections, finds the handler, and puts the answer in a frame.
 
-Produce and Fetch, which carry the data, have their own path; everything else goes through its schema. A long request is
+Produce and Fetch, which carry the data, have their own path; everything else goes through its schema, and so does the
+Fetch of a listener for controllers, which is one of the quorum. A long request is
 read, and a long answer written, in turns with everything else.
 """
 
@@ -10,6 +11,7 @@ from typing import Any, Final
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.fetching import Fetching
 from barnabas.edge.kafka.handlers import api_versions
+from barnabas.edge.kafka.handlers.quorum_requests import fetch_metadata
 from barnabas.edge.kafka.producing import Producing
 from barnabas.edge.kafka.registry import HANDLERS, SERVED, listeners_of, served_on
 from barnabas.runtime.connections import Answer, Connection
@@ -88,7 +90,7 @@ class KafkaClient:
             raise MalformedRequest(f"{header.api.name} has {len(frame)} bytes; the maximum is {MAX_REQUEST_BYTES}")
         if header.api is API_VERSIONS and header.version not in SERVED[API_VERSIONS.key].versions:
             return api_versions.answer_unknown_version(header, listeners_of(session))
-        if header.api is FETCH:
+        if header.api is FETCH and not session.is_for_controllers:
             return self._fetching.handle(header, frame, self._connection, session)
         asked = Asked(header.version, session)
         if len(frame) > LONG_REQUEST_BYTES:
@@ -103,7 +105,8 @@ class KafkaClient:
             let_go(request)
 
     async def _answer(self, header: RequestHeader, request: Any, asked: Asked) -> Answer:
-        values = await HANDLERS[header.api.key](self._broker, request, asked)
+        handle = fetch_metadata if header.api is FETCH else HANDLERS[header.api.key]
+        values = await handle(self._broker, request, asked)
         values = {**values, "throttle_time": asked.session.throttle_ms}  # written where the schema has the field
         body = await finish(write_response_in_steps(header.api.key, header.version, values))
         if len(body) > LONG_REQUEST_BYTES:

@@ -5,32 +5,21 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from barnabas.core.errors import (
     BarnabasError,
     ControllerBusy,
     CorruptLog,
-    CorruptRecord,
     NotController,
-    OffsetOutOfRange,
     StorageError,
     StorageExhausted,
 )
-from barnabas.core.raft.messages import (
-    FetchResponse,
-    FetchSnapshotRequest,
-    FetchSnapshotResponse,
-    Request,
-    Response,
-)
+from barnabas.core.raft.messages import FetchSnapshotRequest, Request
 from barnabas.core.raft.node import RaftNode
 from barnabas.core.raft.output import (
     FinishSnapshot,
     Operation,
     OutgoingRequest,
     Output,
-    Reply,
 )
 from barnabas.core.raft.state import Leader
 from barnabas.core.records.batch import Buffer
@@ -38,16 +27,15 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.raft_driver.disk_work import DiskWork, Flushed
+from barnabas.runtime.raft_driver.exchange import Exchange, refuse
 from barnabas.runtime.raft_driver.ports import Answer, LogFollower, Proposal, QuorumPeers
-from barnabas.storage.quorum_log import QuorumLog, describe_batches
+from barnabas.storage.quorum_log import QuorumLog
 
 log = get_logger("barnabas.quorum")
 
 CLOSE_GRACE_S: Final = 1.0
 MAX_WAITING: Final = 1000
 """Requests of others that wait for their step; one more is refused."""
-MAX_FETCH_BYTES: Final = 1024 * 1024
-"""What one answer holds of the log, or of a snapshot; of the log one batch at least."""
 _STEPS_IN_A_ROW: Final = 16  # before everybody else has a turn
 _TURNS_BEFORE_SYNC: Final = 3
 
@@ -77,11 +65,11 @@ class RaftDriver:
         self._node = node
         self._log = quorum_log
         self._follower = follower
-        self._peers = peers
-        self._offload = offload
         self._clock = clock
+        self._exchange = Exchange(quorum_log, peers, offload=offload, begin=self._begin)
         self._disk = DiskWork(quorum_log, follower, offload=offload, clock=clock)
         self._disk.on_no_room = self._hold_up
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._line: deque[_Work] = deque()
         self._wakeup: asyncio.Future[None] | None = None
         self._children: dict[asyncio.Task[None], None] = {}
@@ -107,10 +95,20 @@ class RaftDriver:
         """Why the next step waits, if it waits for room on the disk."""
         return self._disk.no_room
 
+    @property
+    def time_ms(self) -> int:
+        """The time that Raft is told: of the loop that this runs on."""
+        return 0 if self._loop is None else int(self._loop.time() * 1000)
+
+    def use_peers(self, peers: QuorumPeers) -> None:
+        """Reach the others so; before `run`."""
+        self._exchange.peers = peers
+
     # What others ask
 
     async def run(self) -> None:
         """Take part in the quorum until `close`, or until the disk fails."""
+        self._loop = asyncio.get_running_loop()
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -145,7 +143,7 @@ class RaftDriver:
 
         self._waiting += 1
         try:
-            self._put(_Work(receive, refuse=lambda refusal: _refuse(token, refusal)))
+            self._put(_Work(receive, refuse=lambda refusal: refuse(token, refusal)))
             return await token
         finally:
             self._waiting -= 1
@@ -168,13 +166,20 @@ class RaftDriver:
 
         self._put(_Work(append, refuse=proposal.refuse, proposal=proposal))
 
-    async def change_voters(self, change: Callable[[RaftNode, object, int], Output]) -> None:
-        """Have the voters changed by `change(node, token, now_ms)`; returns when that is committed."""
+    async def change_voters(
+        self, change: Callable[[RaftNode, object, int], Output], *, is_awaited: bool = True
+    ) -> None:
+        """Have the voters changed by `change(node, token, now_ms)`; returns when that is committed, or appended."""
         self._check()
         token: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._put(
-            _Work(lambda now_ms: change(self._node, token, now_ms), refuse=lambda refusal: _refuse(token, refusal))
-        )
+
+        def step(now_ms: int) -> Output:
+            output = change(self._node, token, now_ms)
+            if not is_awaited:
+                _end(token, None)
+            return output
+
+        self._put(_Work(step, refuse=lambda refusal: refuse(token, refusal)))
         await token
 
     async def forget_history(self) -> None:
@@ -248,7 +253,7 @@ class RaftDriver:
 
     async def _take(self, work: _Work) -> None:
         try:
-            output = work.step(_now_ms())
+            output = work.step(self.time_ms)
         except BarnabasError as refusal:
             if work.refuse is None:
                 raise
@@ -266,7 +271,8 @@ class RaftDriver:
         for operation in output.operations:
             await self._operate(operation, data)
         for reply in output.replies:
-            self._reply(reply)
+            self._exchange.reply(reply)
+        self._exchange.note_voters(self._node.voters.current)
         for request in output.requests:
             self._begin(self._ask(request))
         for note in output.notes:
@@ -358,44 +364,17 @@ class RaftDriver:
     async def _ask(self, outgoing: OutgoingRequest) -> None:
         to, request_id = outgoing.to, outgoing.request_id
         try:
-            answer = await self._peers.ask(to, outgoing.request)
-            response = _described(answer)
+            answer = await self._exchange.ask(outgoing)
         except BarnabasError as error:
             log.info("node %d does not answer the quorum: %s", to, error)
             self._put(_Work(lambda now_ms: self._node.request_failed(to, request_id, now_ms=now_ms)))
             return
         self._put(
-            _Work(lambda now_ms: self._node.receive_response(to, request_id, response, now_ms=now_ms), data=answer.data)
-        )
-
-    def _reply(self, reply: Reply) -> None:
-        token, response = reply.token, reply.response
-        assert isinstance(token, asyncio.Future)
-        if isinstance(response, FetchResponse) and reply.read_from is not None:
-            try:
-                read = self._log.begin_read(reply.read_from, max_bytes=MAX_FETCH_BYTES)
-            except OffsetOutOfRange:  # the log has been cut at its front since: the next fetch is told
-                read = bytes
-            self._begin(self._read_for(token, response, read))
-        elif isinstance(response, FetchSnapshotResponse) and response.refusal is None:
-            snapshot, position = response.snapshot, response.position
-            assert snapshot is not None
-            self._begin(
-                self._read_for(
-                    token, response, lambda: self._log.snapshots.read_piece(snapshot, position, MAX_FETCH_BYTES)
-                )
+            _Work(
+                lambda now_ms: self._node.receive_response(to, request_id, answer.response, now_ms=now_ms),
+                data=answer.data,
             )
-        elif not token.done():
-            token.set_result(Answer(response))
-
-    async def _read_for(self, token: asyncio.Future[Answer], response: Response, read: Callable[[], bytes]) -> None:
-        try:
-            data = b"" if read is bytes else await self._offload.run(read)
-        except (StorageError, OSError) as error:
-            _refuse(token, StorageError(f"the metadata log cannot be read: {error}"))
-            return
-        if not token.done():
-            token.set_result(Answer(response, data))
+        )
 
     # What goes on beside the line
 
@@ -412,10 +391,6 @@ class RaftDriver:
             task.cancel()
 
 
-def _now_ms() -> int:
-    return int(asyncio.get_running_loop().time() * 1000)
-
-
 async def _let_others_join() -> None:
     """Before a sync begins: whoever was told just now that something is appended may have more for it."""
     for _ in range(_TURNS_BEFORE_SYNC):
@@ -426,11 +401,6 @@ def _raise(error: StorageError) -> Output:
     raise error
 
 
-def _refuse(token: "asyncio.Future[Any]", refusal: BarnabasError) -> None:
-    if not token.done():
-        token.set_exception(refusal)
-
-
 def _end(token: asyncio.Future[None], error: BarnabasError | None) -> None:
     if token.done():
         return
@@ -438,16 +408,3 @@ def _end(token: asyncio.Future[None], error: BarnabasError | None) -> None:
         token.set_result(None)
     else:
         token.set_exception(error)
-
-
-def _described(answer: Answer) -> Response:
-    """The message with what Raft has to know of the data, as they are and not as the sender says."""
-    response = answer.response
-    if isinstance(response, FetchResponse):
-        try:
-            return msgspec.structs.replace(response, batches=describe_batches(answer.data))
-        except BarnabasError as error:
-            raise CorruptRecord(f"what it sent of the log cannot be read: {error}") from error
-    if isinstance(response, FetchSnapshotResponse):
-        return msgspec.structs.replace(response, length_bytes=len(answer.data))
-    return response

@@ -3,9 +3,10 @@
 import asyncio
 from typing import NamedTuple, Protocol
 
-from barnabas.core.errors import BarnabasError, StorageError
+from barnabas.core.errors import BarnabasError, PeerUnreachable, StorageError
 from barnabas.core.raft.log_view import SnapshotId
 from barnabas.core.raft.messages import Request, Response
+from barnabas.core.raft.voters import VoterSet
 from barnabas.core.records.batch import Buffer
 from barnabas.storage.metadata_snapshot import SnapshotContents
 
@@ -23,6 +24,21 @@ class QuorumPeers(Protocol):
     async def ask(self, to: int, request: Request) -> Answer:
         """The answer of a node; a `BarnabasError` when there is none."""
         ...
+
+    def note_voters(self, voters: VoterSet) -> None:
+        """These vote from now on, and are found where the set says."""
+        ...
+
+
+class NoPeers:
+    """The other nodes of a quorum of one."""
+
+    async def ask(self, to: int, request: Request) -> Answer:
+        """Nobody is there to be asked."""
+        raise PeerUnreachable(f"this node knows no way to node {to}: {type(request).__name__} is not sent")
+
+    def note_voters(self, voters: VoterSet) -> None:
+        """There is no way to any of them."""
 
 
 class Proposal:

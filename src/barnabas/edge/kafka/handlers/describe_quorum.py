@@ -1,7 +1,7 @@
 """DescribeQuorum, versions 0 to 2: who votes on the metadata of the cluster.
 
-Differs from Kafka: there is one voter, this node, until Raft is there; its directory has no id, and the listeners it is
-found at are those of clients.
+Only the leader knows, any other node answers NOT_LEADER_OR_FOLLOWER. Differs from Kafka: a voter that does not say
+where it listens for controllers is shown with its listeners for clients.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError, UnknownTopicOrPartition
-from barnabas.core.metadata.image import Node
 from barnabas.core.metadata.names import METADATA_PARTITION
 from barnabas.core.metadata.quorum import Quorum, QuorumReplica
+from barnabas.core.raft.voters import Voter
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
+from barnabas.edge.kafka.handlers.quorum_requests import quorum_of
 from barnabas.edge.kafka.registry import On, serves
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import DESCRIBE_QUORUM
@@ -36,10 +37,14 @@ async def handle(
     if wanted != [METADATA_PARTITION]:
         return {"topics": [_unknown(topic) for topic in request.topics], **DONE}
     topic, partition = METADATA_PARTITION
-    quorum = broker.metadata.quorum
+    try:
+        described = _quorum(quorum_of(broker).describe())
+        nodes = [node for voter in quorum_of(broker).voters.voters if (node := _node(broker, voter))]
+    except BarnabasError as error:
+        described, nodes = {**refused(error)}, []
     return {
-        "topics": [{"topic_name": topic, "partitions": [{"partition_index": partition, **_quorum(quorum)}]}],
-        "nodes": [_node(node) for voter in quorum.voters if (node := broker.image.nodes.get(voter.replica_id))],
+        "topics": [{"topic_name": topic, "partitions": [{"partition_index": partition, **described}]}],
+        "nodes": nodes,
         **DONE,
     }
 
@@ -66,14 +71,19 @@ def _quorum(quorum: Quorum) -> message.PartitionDataAnswer:
 def _replica(replica: QuorumReplica) -> message.ReplicaState:
     return {
         "replica_id": replica.replica_id,
+        "replica_directory_id": replica.directory_id,
         "log_end_offset": replica.log_end_offset,
         "last_fetch_timestamp": replica.last_fetch_ms,
         "last_caught_up_timestamp": replica.last_caught_up_ms,
     }
 
 
-def _node(node: Node) -> message.Node:
+def _node(broker: Broker, voter: Voter) -> message.Node | None:
+    registered = broker.image.nodes.get(voter.key.node_id)
+    endpoints = voter.endpoints or (registered.endpoints if registered is not None else ())
+    if not endpoints:
+        return None
     listeners: list[message.Listener] = [
-        {"name": each.listener, "host": each.host, "port": each.port} for each in node.endpoints
+        {"name": each.listener, "host": each.host, "port": each.port} for each in endpoints
     ]
-    return {"node_id": node.node_id, "listeners": listeners}
+    return {"node_id": voter.key.node_id, "listeners": listeners}

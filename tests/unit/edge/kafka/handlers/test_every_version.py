@@ -19,6 +19,7 @@ PARTITIONS = [
 ]
 GROUP = {"group_id": "g", "member_id": "m", "generation_id": -1, "generation_id_or_member_epoch": -1}
 PRODUCER = {"transactional_id": "t", "producer_id": 0, "producer_epoch": 0, "coordinator_epoch": 0}
+METADATA = {"topic_name": "__cluster_metadata"}
 RESOURCES: list[dict[str, Any]] = [
     {
         "resource_type": kind,
@@ -102,6 +103,16 @@ REQUESTS: dict[Api, list[dict[str, Any]]] = {
         {"topics": [{"topic_name": name, "partitions": [{"partition_index": 0}]}]}
         for name in ("__cluster_metadata", "there")
     ],
+    apis.VOTE: [{"topics": [{**METADATA, "partitions": [{"last_offset": 1, "replica_epoch": 1}]}]}, {"topics": []}],
+    apis.BEGIN_QUORUM_EPOCH: [{"topics": [{**METADATA, "partitions": [{"leader_id": 2}]}]}, {"topics": []}],
+    apis.END_QUORUM_EPOCH: [{"topics": [{**METADATA, "partitions": [{"leader_id": 2}]}]}, {"topics": []}],
+    apis.FETCH_SNAPSHOT: [
+        {"topics": [{"name": name, "partitions": [{"snapshot_id": {"end_offset": 1, "epoch": 1}}]}]}
+        for name in ("__cluster_metadata", "there")
+    ],
+    apis.ADD_RAFT_VOTER: [{"voter_id": 2, "listeners": [{"name": "C", "host": "h", "port": 1}]}],
+    apis.REMOVE_RAFT_VOTER: [{"voter_id": 1}],
+    apis.UPDATE_RAFT_VOTER: [{"voter_id": 1, "k_raft_version_feature": {"max_supported_version": 1}}],
     apis.DESCRIBE_CLUSTER: [{"endpoint_type": 1}, {"endpoint_type": 2}],
     apis.DESCRIBE_PRODUCERS: [{"topics": [{**TOPIC, "partition_indexes": (0, 7)}, {"name": "not-there"}]}],
     apis.LIST_CONFIG_RESOURCES: [{}],

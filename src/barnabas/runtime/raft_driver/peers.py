@@ -1,0 +1,121 @@
+"""The other nodes of the quorum over the wire: how they are asked, and where they are.
+
+Votes, fetches and snapshots have a connection each, so that a vote never waits behind a long fetch. An address is known
+from the voters that rule, or from a message that names the leader; whichever was heard of last counts. Bootstrap
+servers, of which only the address is known, have negative ids.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.core.raft.messages import FetchRequest, FetchSnapshotRequest, Request
+from barnabas.core.raft.voters import Endpoint, VoterSet
+from barnabas.runtime.peers import Peer, Peers
+from barnabas.runtime.peers.channel import Address
+from barnabas.runtime.raft_driver import wire_answers, wire_requests
+from barnabas.runtime.raft_driver.ports import Answer
+from barnabas.runtime.raft_driver.wire_answers import LeaderAt
+
+FIRST_BOOTSTRAP_ID: Final = -2
+VOTES: Final = "quorum votes"
+FETCHES: Final = "quorum fetches"
+SNAPSHOTS: Final = "quorum snapshots"
+
+
+def bootstrap_ids(count: int) -> tuple[int, ...]:
+    """The ids of so many bootstrap servers, for `RaftConfig`."""
+    return tuple(FIRST_BOOTSTRAP_ID - index for index in range(count))
+
+
+class WirePeers:
+    """`QuorumPeers` over `Peers`. `listener` is the name of the listener that controllers use among themselves."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        *,
+        node_id: int,
+        bootstrap: Sequence[Address] = (),
+        listener: str = "",
+        endpoints: Sequence[Endpoint] = (),
+        timeout_s: float = 2.0,
+    ) -> None:
+        self._peers = peers
+        self._node_id = node_id
+        self._bootstrap = tuple(bootstrap)
+        self._listener = listener
+        self._timeout_s = timeout_s
+        self.endpoints = tuple(endpoints)
+        """Where this node itself listens for controllers."""
+        self._voters_at: dict[int, Endpoint] = {}
+        self._known: dict[int, Address] = {}
+
+    async def ask(self, to: int, request: Request) -> Answer:
+        """The answer of a node; see `QuorumPeers`."""
+        outgoing = wire_requests.write(request, endpoints=self.endpoints)
+        message = await self._peer(to).call(
+            outgoing.api.key,
+            outgoing.values,
+            timeout_s=self._timeout_s,
+            purpose=_purpose(request),
+            min_version=outgoing.min_version,
+        )
+        answer, leader = wire_answers.read(request, message)
+        if leader is not None:
+            self.note_leader(leader)
+        return answer
+
+    def _peer(self, to: int) -> Peer:
+        if to > FIRST_BOOTSTRAP_ID:
+            return self._peers.to(to)
+        return self._peers.at(*self._bootstrap[FIRST_BOOTSTRAP_ID - to])
+
+    # Addresses
+
+    def note_voters(self, voters: VoterSet) -> None:
+        """These are the voters that rule: they are where the set says, as far as that is news."""
+        for voter in voters.voters:
+            node_id, endpoint = voter.key.node_id, choose_endpoint(voter.endpoints, self._listener)
+            if endpoint is not None and endpoint != self._voters_at.get(node_id):
+                self._voters_at[node_id] = endpoint
+                self._move(node_id, endpoint.host, endpoint.port)
+
+    def note_leader(self, leader: LeaderAt) -> None:
+        """A message says where the leader is."""
+        if leader.host and leader.port > 0:
+            self._move(leader.node_id, leader.host, leader.port)
+
+    def note_endpoints(self, node_id: int, endpoints: Sequence[Endpoint]) -> None:
+        """A node says itself where it is."""
+        endpoint = choose_endpoint(endpoints, self._listener)
+        if endpoint is not None:
+            self.note_leader(LeaderAt(node_id, endpoint.host, endpoint.port))
+
+    def leader_at(self, leader_id: int | None) -> LeaderAt | None:
+        """Where to find the leader, for those who ask."""
+        if leader_id is None:
+            return None
+        if leader_id == self._node_id:
+            endpoint = choose_endpoint(self.endpoints, self._listener)
+            return None if endpoint is None else LeaderAt(leader_id, endpoint.host, endpoint.port)
+        known = self._known.get(leader_id)
+        return None if known is None else LeaderAt(leader_id, *known)
+
+    def _move(self, node_id: int, host: str, port: int) -> None:
+        if node_id != self._node_id and self._known.get(node_id) != (host, port):
+            self._known[node_id] = (host, port)
+            self._peers.move(node_id, host, port)
+
+
+def choose_endpoint(endpoints: Sequence[Endpoint], listener: str) -> Endpoint | None:
+    """The endpoint of a listener's name, or the first."""
+    for endpoint in endpoints:
+        if endpoint.listener.upper() == listener.upper():
+            return endpoint
+    return endpoints[0] if endpoints else None
+
+
+def _purpose(request: Request) -> str:
+    if isinstance(request, FetchRequest):
+        return FETCHES
+    return SNAPSHOTS if isinstance(request, FetchSnapshotRequest) else VOTES
