@@ -62,13 +62,18 @@ def place_partitions(
         raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
     if partition_count <= 0:
         raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
-    if replication_factor > len(image.nodes):
+    racks = {node_id: node.rack for node_id, node in image.nodes.items() if node.is_active}
+    if replication_factor > len(racks):
         raise InvalidReplicationFactor(
             f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
-            f"{replication_factor} cannot be reached because only {len(image.nodes)} broker(s) are registered."
+            f"{replication_factor} cannot be reached because only {_counted(image, active=len(racks))}."
         )
-    racks = {node_id: node.rack for node_id, node in image.nodes.items()}
     return place(partition_count, replication_factor, racks, name)
+
+
+def _counted(image: Image, *, active: int) -> str:
+    registered = f"{len(image.nodes)} broker(s) are registered"
+    return registered if active == len(image.nodes) else f"{registered}, and {active} of them active"
 
 
 def check_new_count(count: int) -> None:
@@ -77,9 +82,21 @@ def check_new_count(count: int) -> None:
         raise InvalidPartitions(f"{count} new partitions are over the limit of {MAX_NEW_PARTITIONS} a request")
 
 
-def new_partitions(topic_id: UUID, first: int, places: Sequence[tuple[int, ...]]) -> list[PartitionRecord]:
-    """The first records of partitions `first`, `first` + 1, ...: all replicas in sync, the first one leads."""
-    return [
-        PartitionRecord(topic_id, first + index, replicas, replicas, replicas[0], 0, 0)
-        for index, replicas in enumerate(places)
-    ]
+def new_partitions(
+    image: Image, topic_id: UUID, first: int, places: Sequence[tuple[int, ...]]
+) -> list[PartitionRecord]:
+    """The records of new partitions, from number `first` on: active replicas are in sync, the first of them leads."""
+    active = frozenset(node_id for node_id, node in image.nodes.items() if node.is_active)
+    return [_new_partition(topic_id, first + index, replicas, active) for index, replicas in enumerate(places)]
+
+
+def _new_partition(
+    topic_id: UUID, partition: int, replicas: tuple[int, ...], active: frozenset[int]
+) -> PartitionRecord:
+    isr = replicas if active.issuperset(replicas) else tuple(node for node in replicas if node in active)
+    if not isr:
+        raise InvalidReplicaAssignment(
+            f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in "
+            "controlled shutdown."
+        )
+    return PartitionRecord(topic_id, partition, replicas, isr, isr[0], 0, 0)

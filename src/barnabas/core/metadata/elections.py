@@ -16,7 +16,7 @@ def elect_preferred(image: Image, topic: str, partition: int) -> MetadataDecisio
     preferred = state.replicas[0]
     if state.leader == preferred:
         raise ElectionNotNeeded(f"{topic}-{partition} is already led by its preferred leader, {preferred}")
-    if preferred not in state.isr or preferred not in image.nodes:
+    if preferred not in state.isr or not image.is_active(preferred):
         raise PreferredLeaderNotAvailable(f"the preferred leader of {topic}-{partition}, {preferred}, is not in sync")
     return _led_by(state, preferred, isr=state.isr)
 
@@ -26,12 +26,12 @@ def elect_unclean(image: Image, topic: str, partition: int) -> MetadataDecision[
     state = image.get_topic(topic).get_partition(partition)
     if state.leader != NO_LEADER:
         raise ElectionNotNeeded(f"{topic}-{partition} is led by {state.leader} already")
-    there = [node for node in state.replicas if node in image.nodes]
+    there = [node for node in state.replicas if image.is_active(node)]
     in_sync = [node for node in there if node in state.isr]
     if in_sync:
         return _led_by(state, in_sync[0], isr=state.isr)
     if not there:
-        raise EligibleLeadersNotAvailable(f"no replica of {topic}-{partition} is part of the cluster")
+        raise EligibleLeadersNotAvailable(f"no replica of {topic}-{partition} is available")
     return _led_by(state, there[0], isr=there[:1])
 
 

@@ -42,14 +42,19 @@ class Sessions:
             session.known_offset = max(session.known_offset, known_offset)
 
     def note_leaving(self, node_id: int, *, offset: int) -> None:
-        """A broker begins to leave, by records up to this offset."""
+        """A broker begins to leave, by records up to this offset. What is noted first counts: a busy log goes on."""
         session = self._sessions.get(node_id)
-        if session is not None:
+        if session is not None and session.left_at is None:
             session.left_at = offset
 
     def end(self, node_id: int) -> None:
         """A broker is fenced, or was allowed to stop."""
         self._sessions.pop(node_id, None)
+
+    def prolong(self, lost_ms: int) -> None:
+        """The controller itself stood still for so long: in that time it could not hear from anybody."""
+        for session in self._sessions.values():
+            session.contact_ms += lost_ms
 
     def has(self, node_id: int, *, now_ms: int) -> bool:
         """Whether a broker has a session."""

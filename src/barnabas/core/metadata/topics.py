@@ -64,7 +64,7 @@ def create_topic(image: Image, new: NewTopic, *, topic_id: UUID) -> MetadataDeci
     _check_new_name(image, new.name)
     places = _places_of(image, new)
     check_partition_names(new.name, len(places))
-    records: list[MetadataRecord] = [TopicRecord(new.name, topic_id), *new_partitions(topic_id, 0, places)]
+    records: list[MetadataRecord] = [TopicRecord(new.name, topic_id), *new_partitions(image, topic_id, 0, places)]
     records += [ConfigRecord(TOPIC_RESOURCE, new.name, name, value) for name, value in new.configs.items()]
     return MetadataDecision(records, CreatedTopic(new.name, topic_id, len(places), len(places[0])))
 
@@ -145,7 +145,7 @@ def create_partitions(
         )
     else:
         places = check_assignments(image, assignments, replication_factor=topic.replication_factor)
-    return MetadataDecision(new_partitions(topic.topic_id, existing, places), range(existing, count))
+    return MetadataDecision(new_partitions(image, topic.topic_id, existing, places), range(existing, count))
 
 
 def set_configs(
