@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from barnabas.core.errors import NotController, PeerError
 from barnabas.runtime.cluster_metadata import ClusterMetadata
-from barnabas.runtime.peers import Peers
-from barnabas.wire.writing import Values
+from barnabas.runtime.peers import Peers, Values
 
 NOT_CONTROLLER: Final = NotController.kafka_code
 RETRY_S: Final = 0.05

@@ -6,5 +6,6 @@ may have done what it was asked. Nothing is retried here: the caller knows wheth
 
 from barnabas.runtime.peers.limits import PeerLimits
 from barnabas.runtime.peers.peers import Peer, Peers
+from barnabas.wire.writing import Values
 
-__all__ = ["Peer", "PeerLimits", "Peers"]
+__all__ = ["Peer", "PeerLimits", "Peers", "Values"]
