@@ -50,6 +50,11 @@ class ClusterMetadata(ImageSource, Reporter, Protocol):
         ...
 
     @property
+    def end_offset(self) -> int:
+        """The end of this node's log, what is not committed yet included: where `decide` has its records written."""
+        ...
+
+    @property
     def quorum(self) -> Quorum:
         """The quorum that commits changes, as far as this node knows."""
         ...

@@ -22,6 +22,7 @@ import msgspec
 from barnabas.core.errors import BarnabasError, ControllerBusy, NotController, StorageError, StorageExhausted
 from barnabas.core.metadata.commits import encode_batches
 from barnabas.core.metadata.image import Image
+from barnabas.core.metadata.levels import check_level
 from barnabas.core.metadata.names import METADATA_PARTITION
 from barnabas.core.metadata.quorum import Quorum
 from barnabas.core.metadata.records import MetadataRecord, encode_record
@@ -280,7 +281,9 @@ class MetadataLog:
             return _Decided(None, decision.reply)
         before = self._applied.last_commit
         try:
-            decision = decide(self._applied.image_to_decide_on(epoch))
+            image = self._applied.image_to_decide_on(epoch)
+            decision = decide(image)
+            check_level(image, decision.records)
         except BarnabasError as refusal:
             return _Decided(before, refusal=refusal)
         if not decision.records:

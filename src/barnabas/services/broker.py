@@ -10,10 +10,12 @@ from barnabas.runtime.logs import Logs
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Threads
 from barnabas.services.access import Access
+from barnabas.services.controller import Controller
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.groups import GroupService
 from barnabas.services.markers import Markers
+from barnabas.services.membership import Membership
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.quorum import QuorumService
@@ -44,6 +46,8 @@ class Broker:
     groups: GroupService
     markers: Markers
     transactions: TransactionService
+    controller: Controller | None = None
+    membership: Membership | None = None
     access: Access = field(default_factory=Access)
     metrics: Metrics = field(default_factory=Metrics)
     quorum: QuorumService | None = None

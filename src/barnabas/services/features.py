@@ -10,11 +10,12 @@ from typing import Final, NamedTuple
 
 from barnabas.core.errors import InvalidUpdateVersion
 from barnabas.core.metadata.image import Image
+from barnabas.core.metadata.levels import FIRST_LEVEL, LATEST_LEVEL, METADATA_VERSION
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
-    "metadata.version": (7, 30),
+    METADATA_VERSION: (FIRST_LEVEL, LATEST_LEVEL),
     "transaction.version": (0, 2),
 }
 """The levels of each feature.
@@ -44,9 +45,14 @@ class FeatureUpdate(NamedTuple):
     upgrade_type: int = UpgradeType.UPGRADE
 
 
+def highest_levels() -> dict[str, int]:
+    """The levels that a cluster begins with which this version forms."""
+    return {name: highest for name, (_, highest) in SUPPORTED_FEATURES.items()}
+
+
 def finalized_features(image: Image) -> dict[str, int]:
     """The level of each feature that is in use."""
-    return {name: highest for name, (_, highest) in SUPPORTED_FEATURES.items()} | image.features
+    return highest_levels() | image.features
 
 
 def check_updates(image: Image, updates: Sequence[FeatureUpdate]) -> None:

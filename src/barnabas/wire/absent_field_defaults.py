@@ -157,6 +157,14 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
         "endpoint_type": 1,
         "include_fenced_brokers": False,
     },
+    "broker_registration.BrokerRegistrationRequest": {
+        "is_migrating_zk_broker": False,
+        "log_dirs": (),
+        "previous_broker_epoch": -1,
+    },
+    "broker_heartbeat.BrokerHeartbeatRequest": {
+        "offline_log_dirs": (),
+    },
     "list_transactions.ListTransactionsRequest": {
         "duration_filter": -1,
         "transactional_id_pattern": None,

@@ -17,13 +17,17 @@ import msgspec
 from barnabas.core.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
+    InconsistentClusterId,
     InvalidRequest,
     StaleBrokerEpoch,
     UnsupportedVersion,
 )
+from barnabas.core.metadata.cluster import allocate_producer_ids
 from barnabas.core.metadata.decision import MetadataDecision
+from barnabas.core.metadata.elections import lead_anew
 from barnabas.core.metadata.image import Image, Node
 from barnabas.core.metadata.leadership import leads, with_node, without
+from barnabas.core.metadata.levels import level_of, node_at
 from barnabas.core.metadata.records import Endpoint, MetadataRecord, NodeRecord, RemoveNodeRecord
 
 
@@ -32,9 +36,14 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
 
     node_id: int
     incarnation: UUID
-    directory_id: UUID
+    directory_id: UUID | None
+    """The id of its data directory; None if the broker did not say."""
     endpoints: tuple[Endpoint, ...]
     """The endpoints of all its listeners, the one for clients first."""
+    cluster_id: str | None = None
+    """The cluster that it belongs to; None if it does not know yet, as a node that forms one."""
+    previous_epoch: int | None = None
+    """The epoch that it had when it stopped cleanly; None after any other stop."""
     rack: str | None = None
     features: tuple[tuple[str, int, int], ...] = ()
     """The supported features: name, lowest and highest level."""
@@ -66,10 +75,11 @@ def register(
 
     `epoch` is higher than all before it: the offset at which the registration is written. `has_session`: whether an
     incarnation of this broker has a session. `is_local`: whether it runs in the process of the controller, and so has
-    applied whatever is committed.
+    applied whatever is committed; any other incarnation of it is gone, for the controller is the same node.
     """
     known = image.nodes.get(registration.node_id)
-    if known is not None and known.incarnation != registration.incarnation and has_session:
+    _check_cluster(image, registration)
+    if known is not None and known.incarnation != registration.incarnation and has_session and not is_local:
         _check_same_directory(known, registration)
     _check_features(image, registration)
     if not registration.endpoints:
@@ -88,6 +98,8 @@ def register(
         directory_id=registration.directory_id,
         features=registration.features,
     )
+    if is_local:  # others cannot register at a level that does not know of them
+        node = node_at(node, level_of(image))
     if node == known:
         return MetadataDecision([], node.epoch)
     records: list[MetadataRecord] = [node]
@@ -95,6 +107,8 @@ def register(
         records += without(image, node.node_id)  # it leads again, under new epochs, once it is let in
     elif not node.is_fenced:
         records += with_node(image, node.node_id)
+        if known is not None and not is_amended and registration.previous_epoch != known.epoch:
+            records += lead_anew(image, node.node_id).records
     return MetadataDecision(records, node.epoch)
 
 
@@ -103,9 +117,7 @@ def heartbeat(image: Image, beat: Heartbeat, *, is_known_to_leave: bool) -> Meta
 
     `is_known_to_leave`: whether every active broker has applied the records by which this one began to leave.
     """
-    node = _registered(image, beat.node_id)
-    if node.epoch != beat.epoch:
-        raise StaleBrokerEpoch(f"broker {node.node_id} is registered with epoch {node.epoch}, not {beat.epoch}")
+    node = _registered_as(image, beat.node_id, epoch=beat.epoch)
     is_caught_up = beat.metadata_offset >= node.epoch
     if beat.wants_shutdown:
         return _leave(image, node, is_caught_up=is_caught_up, is_known_to_leave=is_known_to_leave)
@@ -133,6 +145,12 @@ def unregister(image: Image, node_id: int, *, has_session: bool) -> MetadataDeci
     return MetadataDecision([*without(image, node_id), RemoveNodeRecord(node_id)], None)
 
 
+def take_producer_ids(image: Image, node_id: int, *, epoch: int, count: int) -> MetadataDecision[range]:
+    """Allocate a block of producer ids to a broker."""
+    _registered_as(image, node_id, epoch=epoch)
+    return allocate_producer_ids(image, count)
+
+
 def _leave(
     image: Image, node: Node, *, is_caught_up: bool, is_known_to_leave: bool
 ) -> MetadataDecision[HeartbeatReply]:
@@ -142,8 +160,11 @@ def _leave(
         records: list[MetadataRecord] = [msgspec.structs.replace(node, is_leaving=True)]
         records += without(image, node.node_id)
         return MetadataDecision(records, HeartbeatReply(is_caught_up, is_fenced=False, should_shut_down=False))
-    may_go = is_known_to_leave and not leads(image, node.node_id)
-    return MetadataDecision([], HeartbeatReply(is_caught_up, is_fenced=False, should_shut_down=may_go))
+    if not is_known_to_leave or leads(image, node.node_id):
+        return MetadataDecision([], HeartbeatReply(is_caught_up, is_fenced=False, should_shut_down=False))
+    # It is fenced as it goes, not when its session is over: until then clients would be sent to it.
+    fenced = fence(image, node.node_id).records
+    return MetadataDecision(fenced, HeartbeatReply(is_caught_up, is_fenced=True, should_shut_down=True))
 
 
 def _let_in(image: Image, node: Node) -> MetadataDecision[HeartbeatReply]:
@@ -157,6 +178,21 @@ def _registered(image: Image, node_id: int) -> Node:
     if node is None:
         raise BrokerIdNotRegistered(f"Broker ID {node_id} is not currently registered")
     return node
+
+
+def _registered_as(image: Image, node_id: int, *, epoch: int) -> Node:
+    node = _registered(image, node_id)
+    if node.epoch != epoch:
+        raise StaleBrokerEpoch(f"broker {node_id} is registered with epoch {node.epoch}, not {epoch}")
+    return node
+
+
+def _check_cluster(image: Image, registration: Registration) -> None:
+    if registration.cluster_id not in (None, image.cluster_id):
+        raise InconsistentClusterId(
+            f"broker {registration.node_id} belongs to cluster {registration.cluster_id}, and this is cluster "
+            f"{image.cluster_id}"
+        )
 
 
 def _check_same_directory(known: Node, registration: Registration) -> None:

@@ -1,12 +1,15 @@
 """Decisions about the cluster itself: its id, its nodes, its features, the producer ids it allocates."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 from uuid import UUID
 
-from barnabas.core.errors import BrokerIdNotRegistered, InvalidConfig, InvalidRequest
+from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.elections import lead_anew
 from barnabas.core.metadata.image import Image, Node
+from barnabas.core.metadata.levels import METADATA_VERSION
 from barnabas.core.metadata.records import (
     ALL_NODES,
     BROKER_RESOURCE,
@@ -20,6 +23,8 @@ from barnabas.core.metadata.records import (
     ProducerIdsRecord,
 )
 
+_NO_FEATURES: Final[Mapping[str, int]] = MappingProxyType({})
+
 
 def form_cluster(image: Image, cluster_id: str) -> MetadataDecision[str]:
     """Give a new cluster its id; the reply is the id it has."""
@@ -28,10 +33,20 @@ def form_cluster(image: Image, cluster_id: str) -> MetadataDecision[str]:
     return MetadataDecision([ClusterRecord(cluster_id)], cluster_id)
 
 
-def start_cluster(image: Image, *, cluster_id: str, min_insync_replicas: str) -> MetadataDecision[str]:
-    """Write what a cluster needs before a node registers; the reply is its `min.insync.replicas`."""
+def start_cluster(
+    image: Image, *, cluster_id: str, min_insync_replicas: str, features: Mapping[str, int] = _NO_FEATURES
+) -> MetadataDecision[str]:
+    """Write what a cluster needs before a node registers; the reply is its `min.insync.replicas`.
+
+    `features`: the levels to use from now on, if none of `metadata.version` is in use. A cluster keeps the levels that
+    it began with until they are updated, so that a node of a newer version changes nothing by leading.
+    """
     kept = keep_min_insync_replicas(image, min_insync_replicas)
-    return MetadataDecision([*form_cluster(image, cluster_id).records, *kept.records], kept.reply)
+    records: list[MetadataRecord] = [*form_cluster(image, cluster_id).records, *kept.records]
+    if METADATA_VERSION not in image.features:
+        missing = {name: level for name, level in features.items() if level and name not in image.features}
+        records += [FeatureRecord(name, level) for name, level in sorted(missing.items())]
+    return MetadataDecision(records, kept.reply)
 
 
 def check_identity(image: Image, *, node_id: int, cluster_id: str | None) -> None:
@@ -63,13 +78,6 @@ def register_node(
     node = NodeRecord(node_id, first.host, first.port, rack, incarnation, tuple(endpoints))
     records: list[MetadataRecord] = [] if image.nodes.get(node_id) == node else [node]
     return MetadataDecision(records if was_clean else [*records, *lead_anew(image, node_id).records], node)
-
-
-def unregister_node(image: Image, node_id: int) -> MetadataDecision[None]:
-    """Remove a node from the cluster. There is one, and it is running, so this is always refused."""
-    if node_id not in image.nodes:
-        raise BrokerIdNotRegistered(f"Broker ID {node_id} is not currently registered")
-    raise InvalidRequest(f"broker {node_id} is running: only one that is gone for good can be unregistered")
 
 
 def allocate_producer_ids(image: Image, count: int) -> MetadataDecision[range]:

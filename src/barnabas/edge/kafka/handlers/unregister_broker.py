@@ -1,7 +1,7 @@
 """UnregisterBroker, version 0: remove a broker from the cluster permanently.
 
-Differs from Kafka: a running broker is refused with INVALID_REQUEST, where Kafka removes it until it registers again. A
-cluster is one node, so any other broker is unknown.
+Its replicas stay assigned to it, as in Kafka. Differs from Kafka: a broker that is running is refused with
+INVALID_REQUEST, where Kafka removes it until it registers again.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.access.resources import CLUSTER, Operation
-from barnabas.core.errors import BarnabasError
-from barnabas.core.metadata.cluster import unregister_node
+from barnabas.core.errors import BarnabasError, NotController
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
 from barnabas.edge.kafka.registry import On, serves
@@ -28,7 +27,9 @@ async def handle(
     """See the module."""
     try:
         broker.access.authorize(asked.session, Operation.ALTER, CLUSTER)
-        await broker.metadata.commit(lambda image: unregister_node(image, request.broker_id))
+        if broker.controller is None:
+            raise NotController("this node is not a controller")
+        await broker.controller.unregister(request.broker_id)
     except BarnabasError as error:
         return {**refused(error)}
     return {**DONE}

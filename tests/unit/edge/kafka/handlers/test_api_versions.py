@@ -9,11 +9,10 @@ from kio.serial import entity_reader
 
 from barnabas.core.metadata.cluster import set_feature
 from barnabas.edge.kafka.handlers.api_versions import answer_unknown_version
-from barnabas.edge.kafka.registry import On
+from barnabas.edge.kafka.registry import On, served_on
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import API_VERSIONS
 from barnabas.wire.frame import RequestHeader
-from tests.support.served import SERVED
 from tests.unit.edge.kafka.support import ask, run
 
 SOFTWARE = {"client_software_name": "apache-kafka-java", "client_software_version": "4.3.0"}
@@ -23,7 +22,7 @@ def test_everything_that_is_served_is_listed_and_produce_from_0() -> None:
     async def scenario(broker: Broker) -> None:
         answer = await ask(broker, API_VERSIONS, 4, **SOFTWARE)
         listed = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-        assert list(listed) == sorted(SERVED)
+        assert list(listed) == sorted(served_on(On.CLIENTS))
         assert listed[0] == (0, 13)
         assert listed[1] == (4, 18)
 
@@ -64,4 +63,4 @@ def test_an_unknown_version_is_answered_in_version_0_with_the_whole_list() -> No
     answer, size = entity_reader(schema)(data[8:], 0)
     assert size == len(data) - 8
     assert answer.error_code.value == 35
-    assert len(answer.api_keys) == len(SERVED)
+    assert len(answer.api_keys) == len(served_on(On.CLIENTS))

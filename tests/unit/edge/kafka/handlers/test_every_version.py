@@ -3,6 +3,7 @@
 import asyncio
 from pkgutil import iter_modules
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -94,6 +95,19 @@ REQUESTS: dict[Api, list[dict[str, Any]]] = {
         {"feature_updates": [{"feature": "group.version", "max_version_level": level, "upgrade_type": 1}]}
         for level in (1, 9)
     ],
+    apis.BROKER_REGISTRATION: [
+        {
+            "broker_id": broker_id,
+            "cluster_id": cluster_id,
+            "incarnation_id": UUID(int=1),
+            "listeners": [{"name": "PLAINTEXT", "host": "h", "port": 9092, "security_protocol": 0}],
+            "features": [{"name": "metadata.version", "min_supported_version": 7, "max_supported_version": 30}],
+            "log_dirs": (UUID(int=2),),
+        }
+        for broker_id, cluster_id in ((2, "another"), (-1, ""))
+    ],
+    apis.BROKER_HEARTBEAT: [{"broker_id": broker_id, "broker_epoch": 0} for broker_id in (1, 9)],
+    apis.ALLOCATE_PRODUCER_IDS: [{"broker_id": broker_id, "broker_epoch": 0} for broker_id in (1, 9)],
     apis.UNREGISTER_BROKER: [{"broker_id": broker_id} for broker_id in (1, 9)],
     apis.DESCRIBE_LOG_DIRS: [{"topics": None}, {"topics": [{**TOPIC, "partitions": (0, 7)}]}],
     apis.CREATE_PARTITIONS: [{"topics": [{"name": "there", "count": 4}, {"name": "not-there", "count": 4}]}],
