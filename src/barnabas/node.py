@@ -10,14 +10,12 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from barnabas.core.errors import AddressNotAvailable, InvalidConfig, StorageExhausted
-from barnabas.core.metadata.cluster import check_identity, register_node, start_cluster
-from barnabas.core.metadata.decision import MetadataDecision
-from barnabas.core.metadata.image import Image
+from barnabas.core.errors import AddressNotAvailable, InvalidConfig
+from barnabas.core.metadata.cluster import check_identity
 from barnabas.core.metadata.names import METADATA_PARTITION
 from barnabas.core.metadata.records import MIN_INSYNC_REPLICAS, Endpoint
 from barnabas.core.model import TopicPartition
@@ -39,17 +37,18 @@ from barnabas.runtime.metrics import Reporter
 from barnabas.runtime.offload import Threads
 from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.services.broker import Broker
+from barnabas.services.controller import Controller, Formation
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.group_coordinators import GroupConfig, GroupCoordinators
 from barnabas.services.groups import GroupService
 from barnabas.services.markers import Markers
+from barnabas.services.membership import Membership, MembershipConfig
 from barnabas.services.opened import is_known, tell_damage, tell_recovery, tell_strays
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.quorum import QuorumService
 from barnabas.services.served import ServedTopics
-from barnabas.services.settings import TopicConfig
 from barnabas.services.settings.broker_checks import per_ip_overrides
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.catalogue.listener import Listener
@@ -129,7 +128,7 @@ class Node:
                 raise
             try:
                 await metadata.start(tasks)
-                await self._join(metadata, endpoints, was_clean=data_dir.was_clean)
+                await self._join(broker, endpoints, was_clean=data_dir.was_clean)
                 self._open_logs(broker, data_dir)
                 broker.served.start(tasks)
                 broker.groups.start(tasks)
@@ -139,7 +138,11 @@ class Node:
                 self._follow_settings(broker, connections, maintenance)
                 _report(broker, server, connections, maintenance)
                 maintaining = tasks.create_task(maintenance.run())
+                assert broker.controller is not None
+                assert broker.membership is not None
                 expiring = [
+                    tasks.create_task(broker.controller.run()),
+                    tasks.create_task(broker.membership.run()),
                     tasks.create_task(broker.produce.record_checks.run()),
                     tasks.create_task(watch.run()),
                     tasks.create_task(broker.groups.run_expiry()),
@@ -229,7 +232,9 @@ class Node:
             clock=ports.clock,
         )
         markers = Markers(served, coordinators, ports.clock)
-        producer_ids = ProducerIds(metadata)
+        controller = self._controller(metadata)
+        membership = self._membership(metadata, controller)
+        producer_ids = ProducerIds(membership)
         transactions = TransactionService(
             TransactionConfig.of(config.transactions),
             served=served,
@@ -265,6 +270,8 @@ class Node:
             markers=markers,
             transactions=transactions,
             quorum=QuorumService(metadata),
+            controller=controller,
+            membership=membership,
         )
 
     def _maintenance(self, broker: Broker) -> Maintenance:
@@ -296,34 +303,37 @@ class Node:
                 endpoints.append(self._endpoint(listener, bound))
         return endpoints
 
-    async def _join(self, metadata: MetadataLog, endpoints: Sequence[Endpoint], *, was_clean: bool) -> None:
-        """Form the cluster if there is none yet, and tell it where this node is and how it stopped."""
-        config, dice = self.config, self._ports.dice
-        cluster_id = config.cluster_id or new_cluster_id(dice)
-        given = config.topic_defaults.get(MIN_INSYNC_REPLICAS)
-        min_insync_replicas = given or str(TopicConfig().min_insync_replicas)
-        kept = await metadata.commit(
-            lambda image: start_cluster(image, cluster_id=cluster_id, min_insync_replicas=min_insync_replicas)
+    async def _join(self, broker: Broker, endpoints: Sequence[Endpoint], *, was_clean: bool) -> None:
+        """Have the cluster formed if there is none yet, and tell it where this node is and how it stopped."""
+        assert broker.membership is not None
+        await broker.membership.start(endpoints, cluster_id=broker.image.cluster_id, was_clean=was_clean)
+
+    def _controller(self, metadata: MetadataLog) -> Controller:
+        config = self.config
+        formation = Formation(
+            cluster_id=config.cluster_id or new_cluster_id(self._ports.dice),
+            min_insync_replicas=config.topic_defaults.get(MIN_INSYNC_REPLICAS),
         )
-        if given is not None and given != kept:
-            log.warning(
-                "min.insync.replicas=%s is not used: the cluster has had %s since it was made; "
-                "alter it for all brokers, not where one starts",
-                given,
-                kept,
-            )
-        incarnation = dice.uuid()
-        await _commit_or_assume(
+        return Controller(
             metadata,
-            lambda image: register_node(
-                image,
-                node_id=config.node_id,
-                endpoints=endpoints,
-                rack=config.broker_rack,
-                incarnation=incarnation,
-                was_clean=was_clean,
-            ),
+            node_id=config.node_id,
+            session_timeout_ms=config.quorum.broker_session_timeout_ms,
+            formation=formation,
+            assume=metadata.assume,
         )
+
+    def _membership(self, metadata: MetadataLog, controller: Controller) -> Membership:
+        config, dice = self.config, self._ports.dice
+        known = metadata.image.nodes.get(config.node_id)
+        membership = MembershipConfig(
+            node_id=config.node_id,
+            incarnation=dice.uuid(),
+            directory_id=(known and known.directory_id) or dice.uuid(),
+            rack=config.broker_rack,
+            heartbeat_interval_ms=config.quorum.broker_heartbeat_interval_ms,
+            session_timeout_ms=config.quorum.broker_session_timeout_ms,
+        )
+        return Membership(metadata, membership, controller=controller, remote=None)
 
     def _endpoint(self, listener: Listener, bound: tuple[str, int]) -> Endpoint:
         """Where clients of a listener that is bound are told to connect."""
@@ -371,14 +381,6 @@ def check_data_dirs(config: BrokerConfig) -> None:
     """Refuse more than one data directory."""
     if len(config.log_dirs) != 1:
         raise InvalidConfig(f"log.dirs must name one directory, not {len(config.log_dirs)}")
-
-
-async def _commit_or_assume(metadata: MetadataLog, decide: Callable[[Image], MetadataDecision[Any]]) -> None:
-    """Commit; on a disk without room so that it is written before clients' records are taken again."""
-    try:
-        await metadata.commit(decide)
-    except StorageExhausted:
-        metadata.assume(decide)
 
 
 def _words_of(error: OSError) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from barnabas.core import errors as core_errors
 from barnabas.core.errors import BarnabasError, DuplicateBrokerRegistration, InconsistentClusterId, UnsupportedVersion
 from barnabas.core.metadata.brokers import Heartbeat, HeartbeatReply, Registration
-from barnabas.services.controller_link import ControllerLink
+from barnabas.runtime.controller_link import ControllerLink
 from barnabas.wire.apis import ALLOCATE_PRODUCER_IDS, BROKER_HEARTBEAT, BROKER_REGISTRATION
 from barnabas.wire.writing import Values
 

@@ -69,7 +69,7 @@ async def serving(
         metadata = node._open_metadata(data_dir)
         broker = node._build(metadata, logs)
         await metadata.start(tasks)
-        await node._join(metadata, ENDPOINTS, was_clean=data_dir.was_clean)
+        await node._join(broker, ENDPOINTS, was_clean=data_dir.was_clean)
         node._open_logs(broker, data_dir)
         broker.served.start(tasks)
         broker.groups.start(tasks)
