@@ -5,12 +5,12 @@ it or the time is over; one that may have been carried out is not repeated unles
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 from barnabas.core.errors import NotController, PeerError
 from barnabas.runtime.cluster_metadata import ClusterMetadata
 from barnabas.runtime.peers import Peers
-from barnabas.wire.writing import Values
 
 NOT_CONTROLLER: Final = NotController.kafka_code
 RETRY_S: Final = 0.05
@@ -35,7 +35,7 @@ class ControllerLink:
     async def ask(
         self,
         api_key: int,
-        values: Values,
+        values: Mapping[str, Any],
         *,
         timeout_s: float,
         purpose: str = PURPOSE,

@@ -11,6 +11,7 @@ from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Threads
 from barnabas.services.access import Access
 from barnabas.services.controller import Controller
+from barnabas.runtime.controller_link import ControllerLink
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.groups import GroupService
@@ -51,6 +52,7 @@ class Broker:
     access: Access = field(default_factory=Access)
     metrics: Metrics = field(default_factory=Metrics)
     quorum: QuorumService | None = None
+    link: ControllerLink | None = None  # None: there is no other node, and nothing is forwarded
 
     @property
     def image(self) -> Image:

@@ -10,11 +10,10 @@ a partition cannot be read, all requests that need it are refused; lists are ref
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from operator import mul
 from typing import Any, Final, Generic, TypeVar
 
-from barnabas.core.errors import BarnabasError, CoordinatorNotAvailable, NotCoordinator, TopicExists
+from barnabas.core.errors import BarnabasError, CoordinatorNotAvailable, NotCoordinator
 from barnabas.core.metadata.topics import NewTopic
 from barnabas.runtime.coordinator import Coordinator
 from barnabas.runtime.partition import Partition
@@ -146,8 +145,7 @@ class PartitionCoordinators(Generic[C]):
             if self._topic.name in self._served.by_name:
                 return
             try:
-                with suppress(TopicExists):
-                    await self._topics.create(self._topic)
+                await self._topics.ensure(self._topic)
             except BarnabasError as refusal:
                 raise CoordinatorNotAvailable(f"topic '{self._topic.name}' cannot be created: {refusal}") from refusal
 

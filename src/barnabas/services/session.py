@@ -31,13 +31,24 @@ _UNNAMED: Final = Software()
 class Session:
     """One client, for as long as it is connected."""
 
-    __slots__ = ("client_id", "is_for_controllers", "listener", "local", "peer", "principal", "software", "throttle_ms")
+    __slots__ = (
+        "client_id",
+        "is_for_controllers",
+        "is_forwarded",
+        "listener",
+        "local",
+        "peer",
+        "principal",
+        "software",
+        "throttle_ms",
+    )
 
     def __init__(
         self, *, listener: str, peer: tuple[str, int], local: tuple[str, int], is_for_controllers: bool = False
     ) -> None:
         self.listener = listener  # the name of the listener that it came through
         self.is_for_controllers = is_for_controllers  # that listener
+        self.is_forwarded = False  # whether the client asked another node, which has checked what is its own to check
         self.peer = peer
         self.local = local
         self.principal = ANONYMOUS

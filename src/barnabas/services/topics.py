@@ -1,15 +1,20 @@
 """Creating, growing, configuring and deleting topics: requests become commits of the metadata log."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
+from typing import Final, Protocol
 from uuid import UUID
 
 import msgspec
 
 from barnabas.core.errors import (
     BarnabasError,
+    ControllerBusy,
     LeaderNotAvailable,
+    NotController,
     PolicyViolation,
+    RequestTimedOut,
     TopicDeletionDisabled,
     TopicExists,
 )
@@ -27,12 +32,33 @@ from barnabas.runtime.cluster_metadata import ClusterMetadata
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.turns import pieces
 from barnabas.services.served import ServedTopics
+from barnabas.services.session import Session
 from barnabas.services.settings import check_topic_settings
 from barnabas.services.settings.internal_topics import check_may_alter, check_settings, with_internal_defaults
 from barnabas.services.settings.live_config import LiveConfig
 
 DEFAULT = -1  # a count that is left to the broker
 CREATED_AT_ONCE = 10  # in one commit, which is applied in one piece
+ELSEWHERE_S: Final = 5.0  # how long a client that asked for something else waits for the controller; less than it would
+
+
+class TopicForwarding(Protocol):
+    """Has topics created by the active controller where that is another node."""
+
+    @property
+    def is_away(self) -> bool:
+        """Whether another node decides, or none."""
+        ...
+
+    async def create(
+        self, new: Sequence[NewTopic], *, caller: Session | None, timeout_s: float
+    ) -> dict[str, BarnabasError]:
+        """Have them created for a client, or for the node itself; returns those that are refused.
+
+        Those that exist are not. What is created is applied on this node when this returns. `NotController`,
+        `ControllerBusy` and `RequestTimedOut` are as in `ClusterMetadata`.
+        """
+        ...
 
 
 class Topics:
@@ -43,6 +69,8 @@ class Topics:
         self._metadata = metadata
         self._served = served
         self._dice = dice
+        self.forwarding: TopicForwarding | None = None
+        """How another node is asked; None: there is none."""
 
     def decide_new(self, new: NewTopic) -> MetadataDecision[CreatedTopic]:
         """The decision to create a topic, with this broker's defaults for what the request leaves out."""
@@ -57,6 +85,16 @@ class Topics:
             lambda image: create_topic(image, self._with_defaults(new), topic_id=topic_id)
         )
 
+    async def ensure(self, new: NewTopic) -> None:
+        """Create a topic that the node itself needs, unless it exists, whichever node is the controller."""
+        if self.forwarding is None or not self.forwarding.is_away:
+            with suppress(TopicExists):
+                await self.create(new)
+            return
+        refused = await self.forwarding.create([self._with_defaults(new)], caller=None, timeout_s=ELSEWHERE_S)
+        for refusal in refused.values():
+            raise refusal
+
     def _with_defaults(self, new: NewTopic) -> NewTopic:
         check_settings(new.name, new.configs, self._live.current)
         configs = check_topic_settings(with_internal_defaults(new.name, new.configs), self._live.current)
@@ -68,10 +106,12 @@ class Topics:
             factor = self._live.current.default_replication_factor
         return NewTopic(new.name, count, factor, None, configs)
 
-    async def create_automatically(self, names: Sequence[str]) -> dict[str, BarnabasError]:
-        """Create topics automatically, some in each commit; returns those that do not exist afterwards.
+    async def create_automatically(
+        self, names: Sequence[str], *, caller: Session | None = None
+    ) -> dict[str, BarnabasError]:
+        """Create topics automatically, for a client; returns those that do not exist afterwards.
 
-        Only so many at a time: for the others the client retries.
+        Only so many at a time, and only while a controller answers: for the others the client retries.
         """
         config = self._live.current
         most = min(
@@ -83,19 +123,30 @@ class Topics:
             "(max.auto.created.topics.per.request, max.new.partitions.per.request); ask again"
         )
         chosen = names[:most]
-        for name in chosen:
-            await self._served.wait_removed(name)
         plain = self._with_defaults(NewTopic(chosen[0], DEFAULT, DEFAULT))
-        new = [(msgspec.structs.replace(plain, name=name), self._dice.uuid()) for name in chosen]
+        new = [msgspec.structs.replace(plain, name=name) for name in chosen]
+        try:
+            if self.forwarding is None or not self.forwarding.is_away:
+                refused = await self._create_some(new)
+            else:
+                refused = await self.forwarding.create(new, caller=caller, timeout_s=ELSEWHERE_S)
+        except (ControllerBusy, NotController, RequestTimedOut) as error:
+            not_yet = LeaderNotAvailable(f"not created yet: {error}; ask again")
+            refused = {name: not_yet for name in chosen if name not in self._metadata.image.topics}
+        return refused | dict.fromkeys(names[most:], later)
+
+    async def _create_some(self, new: Sequence[NewTopic]) -> dict[str, BarnabasError]:
+        """Create topics, some in each commit; returns those that are refused."""
+        for each in new:
+            await self._served.wait_removed(each.name)
         created: list[CreatedTopic | BarnabasError] = []
-        async for some in pieces(new, per_turn=CREATED_AT_ONCE):
+        async for some in pieces([(each, self._dice.uuid()) for each in new], per_turn=CREATED_AT_ONCE):
             created += await self._metadata.commit(partial(create_topics, new=some))
-        refused = {
-            name: outcome
-            for name, outcome in zip(chosen, created, strict=True)
+        return {
+            each.name: outcome
+            for each, outcome in zip(new, created, strict=True)
             if isinstance(outcome, BarnabasError) and not isinstance(outcome, TopicExists)  # then somebody else did
         }
-        return refused | dict.fromkeys(names[most:], later)
 
     def check_new_partitions(self, count: int) -> None:
         """Refuse a request that would create too many partitions in all."""

@@ -53,6 +53,16 @@ class NotController(BarnabasError):
     kafka_code = 41
 
 
+class ForwardingRefused(BarnabasError):
+    """The controller refused to take a request from this node, whatever it asks for: that is not the client's fault."""
+
+
+class PrincipalDeserializationFailure(BarnabasError):
+    """A principal in a forwarded request that cannot be read."""
+
+    kafka_code = 97
+
+
 class PeerError(BarnabasError):
     """Another node did not answer. `may_be_done` says whether it may have carried out the request."""
 

@@ -8,29 +8,27 @@ read, and a long answer written, in turns with everything else.
 from collections.abc import Generator
 from typing import Any, Final
 
+from barnabas.edge.kafka.answering import LONG_REQUEST_BYTES, MAX_REQUEST_BYTES, carry_out, write
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.fetching import Fetching
+from barnabas.edge.kafka.forwarding import Forwarding
 from barnabas.edge.kafka.handlers import api_versions
 from barnabas.edge.kafka.handlers.quorum_requests import fetch_metadata
 from barnabas.edge.kafka.producing import Producing
-from barnabas.edge.kafka.registry import HANDLERS, SERVED, listeners_of, served_on
+from barnabas.edge.kafka.registry import SERVED, listeners_of, served_on
 from barnabas.runtime.connections import Answer, Connection
 from barnabas.runtime.letting_go import let_go
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.turns import finish
 from barnabas.services.broker import Broker
 from barnabas.services.session import Session
-from barnabas.wire.apis import API_VERSIONS, FETCH, PRODUCE
+from barnabas.wire.apis import API_VERSIONS, ENVELOPE, FETCH, PRODUCE
 from barnabas.wire.errors import MalformedRequest
-from barnabas.wire.frame import RequestHeader, answer_head, read_request_header
+from barnabas.wire.frame import RequestHeader, read_request_header
 from barnabas.wire.requests import read_request, read_request_in_steps
-from barnabas.wire.responses import write_response_in_steps
 
-LONG_REQUEST_BYTES: Final = 2048
-"""A longer request is not read before others had their turn."""
-
-MAX_REQUEST_BYTES: Final = 32 * 1024 * 1024
-"""The longest request without records. It is copied before it is read."""
+ENVELOPE_ROOM: Final = 64 * 1024
+"""How much longer an envelope may be than the longest request that fits in it: the caller and the client id."""
 
 
 class KafkaServer:
@@ -40,6 +38,7 @@ class KafkaServer:
         self.broker = broker
         self.producing = Producing(broker)
         self.fetching = Fetching(broker)
+        self.forwarding = Forwarding(broker)
         self.requests = [0] * (max(SERVED) + 1)
         """The number of requests of each API, by key."""
 
@@ -58,12 +57,13 @@ class KafkaServer:
 class KafkaClient:
     """Handles the frames of one connection."""
 
-    __slots__ = ("_broker", "_connection", "_fetching", "_producing", "_requests", "_served", "session")
+    __slots__ = ("_broker", "_connection", "_fetching", "_forwarding", "_producing", "_requests", "_served", "session")
 
     def __init__(self, server: KafkaServer, connection: Connection) -> None:
         self._broker = server.broker
         self._producing = server.producing
         self._fetching = server.fetching
+        self._forwarding = server.forwarding
         self._requests = server.requests
         self._connection = connection
         self.session = Session(
@@ -86,13 +86,16 @@ class KafkaClient:
         self._requests[header.api.key] += 1
         if header.api is PRODUCE:
             return self._producing.handle(header, frame, session)
-        if len(frame) > MAX_REQUEST_BYTES:
-            raise MalformedRequest(f"{header.api.name} has {len(frame)} bytes; the maximum is {MAX_REQUEST_BYTES}")
+        most = MAX_REQUEST_BYTES + ENVELOPE_ROOM if header.api is ENVELOPE else MAX_REQUEST_BYTES
+        if len(frame) > most:
+            raise MalformedRequest(f"{header.api.name} has {len(frame)} bytes; the maximum is {most}")
         if header.api is API_VERSIONS and header.version not in SERVED[API_VERSIONS.key].versions:
             return api_versions.answer_unknown_version(header, listeners_of(session))
         if header.api is FETCH and not session.is_for_controllers:
             return self._fetching.handle(header, frame, self._connection, session)
         asked = Asked(header.version, session)
+        if self._forwarding.takes(header.api.key):
+            return self._forwarding.answer(header, bytes(frame), asked)
         if len(frame) > LONG_REQUEST_BYTES:
             return self._answer_long(header, read_request_in_steps(header, frame, len(frame)), asked)
         return self._answer(header, read_request(header, frame, len(frame)), asked)
@@ -105,10 +108,6 @@ class KafkaClient:
             let_go(request)
 
     async def _answer(self, header: RequestHeader, request: Any, asked: Asked) -> Answer:
-        handle = fetch_metadata if header.api is FETCH else HANDLERS[header.api.key]
-        values = await handle(self._broker, request, asked)
-        values = {**values, "throttle_time": asked.session.throttle_ms}  # written where the schema has the field
-        body = await finish(write_response_in_steps(header.api.key, header.version, values))
-        if len(body) > LONG_REQUEST_BYTES:
-            let_go(request, values)
-        return [answer_head(header, len(body)), body]
+        # A fetch for clients has its own path; here it is of the metadata log, for the nodes of the quorum.
+        values = await carry_out(self._broker, header, request, asked, fetch_metadata if header.api is FETCH else None)
+        return [*await write(header, request, values)]

@@ -1,7 +1,8 @@
 """Describing and altering the settings of topics, groups and brokers: recorded values override the broker's own.
 
 Altering is decided on the image, as every change of the metadata. A broker's defaults apply to all topics, so a change
-of them is refused if it makes the settings of a topic invalid.
+of them is refused if it makes the settings of a topic invalid. A change of a broker's own settings is asked of that
+broker, which checks it before the controller gets it (`is_forwarded`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -126,10 +127,15 @@ async def alter(metadata: ClusterMetadata, decide: Decide, *, validate_only: boo
 
 
 def decide_changes(
-    image: Image, config: BrokerConfig, resource: ConfigResource, changes: Sequence[Change]
+    image: Image,
+    config: BrokerConfig,
+    resource: ConfigResource,
+    changes: Sequence[Change],
+    *,
+    is_forwarded: bool = False,
 ) -> MetadataDecision[Mapping[str, str]]:
     """Change single settings of a resource."""
-    _check_alterable(image, config, resource)
+    _check_alterable(image, config, resource, is_forwarded=is_forwarded)
     current = image.config_of(*resource)
     if resource.type == TOPIC_RESOURCE:
         changed = alter_topic(current, changes, effective_config(image, config))
@@ -145,10 +151,15 @@ def decide_changes(
 
 
 def decide_replacement(
-    image: Image, config: BrokerConfig, resource: ConfigResource, wanted: Mapping[str, str | None]
+    image: Image,
+    config: BrokerConfig,
+    resource: ConfigResource,
+    wanted: Mapping[str, str | None],
+    *,
+    is_forwarded: bool = False,
 ) -> MetadataDecision[Mapping[str, str]]:
     """Replace all settings of a resource."""
-    _check_alterable(image, config, resource)
+    _check_alterable(image, config, resource, is_forwarded=is_forwarded)
     current = image.config_of(*resource)
     if resource.type == TOPIC_RESOURCE:
         changed = replace_topic(current, wanted, effective_config(image, config))
@@ -171,12 +182,12 @@ def _replace_broker(current: Mapping[str, str], wanted: Mapping[str, str | None]
     return {**dict.fromkeys(current), **wanted}
 
 
-def _check_alterable(image: Image, config: BrokerConfig, resource: ConfigResource) -> None:
+def _check_alterable(image: Image, config: BrokerConfig, resource: ConfigResource, *, is_forwarded: bool) -> None:
     if resource.type == TOPIC_RESOURCE:
         check_topic_name(resource.name)
         image.get_topic(resource.name)
     elif resource.type == BROKER_RESOURCE:
-        if resource.name != ALL_NODES:
+        if resource.name != ALL_NODES and not is_forwarded:
             check_own_node(resource.name, config)
     elif resource.type == GROUP_RESOURCE:
         _check_group_name(resource.name)
@@ -221,7 +232,12 @@ def _check_min_insync_replicas(resource: ConfigResource, changed: Mapping[str, s
 
 
 def _check_broker(image: Image, config: BrokerConfig, resource: ConfigResource, altered: Mapping[str, str]) -> None:
-    """Refuse settings that are invalid for a broker, or for a topic together with its overrides."""
+    """Refuse settings that are invalid for a broker, or for a topic together with its overrides.
+
+    Those of another broker it has checked itself: nobody else knows what it was started with.
+    """
+    if resource.name not in (ALL_NODES, str(config.node_id)):
+        return
     for_all = altered if resource.name == ALL_NODES else image.config_of(BROKER_RESOURCE, ALL_NODES)
     own = _own(image, config) if resource.name == ALL_NODES else altered
     broker = config.with_dynamic({**for_all, **own})

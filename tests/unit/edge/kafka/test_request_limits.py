@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.edge.kafka.server import MAX_REQUEST_BYTES
+from barnabas.edge.kafka.answering import MAX_REQUEST_BYTES
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import APIS, FETCH, METADATA, Api
 from barnabas.wire.errors import MalformedRequest

@@ -29,6 +29,7 @@ async def handle(broker: Broker, request: message.AlterConfigsRequest, asked: As
         if len(wanted) != len(resource.configs):
             raise InvalidRequest("a setting is given more than once")
         target = ConfigResource(resource.resource_type, resource.resource_name)
-        return lambda image: decide_replacement(image, broker.config, target, wanted)
+        is_forwarded = asked.session.is_forwarded
+        return lambda image: decide_replacement(image, broker.config, target, wanted, is_forwarded=is_forwarded)
 
     return await alter_each(broker, asked.session, request.resources, decider, validate_only=request.validate_only)

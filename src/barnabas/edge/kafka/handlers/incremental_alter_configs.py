@@ -40,7 +40,8 @@ async def handle(
             alter_loggers(changes, validate_only=request.validate_only)
             return None
         target = ConfigResource(resource.resource_type, resource.resource_name)
-        return lambda image: decide_changes(image, broker.config, target, changes)
+        is_forwarded = asked.session.is_forwarded
+        return lambda image: decide_changes(image, broker.config, target, changes, is_forwarded=is_forwarded)
 
     return await alter_each(broker, asked.session, request.resources, decider, validate_only=request.validate_only)
 

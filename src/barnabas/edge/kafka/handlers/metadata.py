@@ -130,7 +130,7 @@ async def _create_missing(
                 wanted.append(name)
         except BarnabasError as error:
             codes[name] = error.kafka_code
-    refused = await broker.topics.create_automatically(wanted) if wanted else {}
+    refused = await broker.topics.create_automatically(wanted, caller=session) if wanted else {}
     async for name, refusal in in_turns(refused.items()):
         codes[name] = refusal.kafka_code
     return codes

@@ -13,6 +13,7 @@ import barnabas
 import barnabas.edge.kafka.handlers
 from barnabas.edge.kafka.registry import HANDLERS, SERVED
 from barnabas.wire.apis import Served
+from barnabas.wire.own_fields import with_own_fields
 from barnabas.wire.schema import implicit_default, is_struct, take_apart
 from barnabas.wire.schemas import request_schema, response_schema
 
@@ -78,7 +79,7 @@ class _Message:
         name = self._name(schema)
         struct = self.structs.setdefault(name, _Struct())
         struct.versions.append(version)
-        for each in fields(schema):
+        for each in fields(with_own_fields(schema)):
             inner, is_nullable, is_array = take_apart(each.type)
             if is_struct(inner):
                 kind = self.add(inner, version)

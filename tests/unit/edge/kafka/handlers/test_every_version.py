@@ -130,6 +130,7 @@ REQUESTS: dict[Api, list[dict[str, Any]]] = {
     apis.DESCRIBE_CLUSTER: [{"endpoint_type": 1}, {"endpoint_type": 2}],
     apis.DESCRIBE_PRODUCERS: [{"topics": [{**TOPIC, "partition_indexes": (0, 7)}, {"name": "not-there"}]}],
     apis.LIST_CONFIG_RESOURCES: [{}],
+    apis.ENVELOPE: [{"request_data": b""}],  # for more of it see test_envelope and test_forwarding
     apis.DESCRIBE_TOPIC_PARTITIONS: [
         {"response_partition_limit": 1},
         {"topics": [TOPIC, {"name": "not-there"}], "response_partition_limit": 2000},

@@ -1,0 +1,129 @@
+"""Requests that only the active controller carries out: here if this node is it, else there, in an `Envelope`.
+
+The client does not notice where: the answer is in the version of its request, with its correlation id, and what was
+changed is applied on this node by then. The leadership may move at any time; a request that nobody has begun to carry
+out follows it until its time is over, and is then refused with NOT_CONTROLLER. If an answer is lost, nobody knows
+whether the request was carried out: REQUEST_TIMED_OUT.
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Any, Final
+
+from barnabas.core.errors import BarnabasError, NotController
+from barnabas.core.records.batch import Buffer
+from barnabas.edge.kafka.answering import LONG_REQUEST_BYTES, carry_out, read, write
+from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.envelopes import Caller, Envelopes, codes_in, is_not_taken
+from barnabas.edge.kafka.handlers.outcome import deadline_of
+from barnabas.edge.kafka.own_settings import answers_of, take_own_part, values_of
+from barnabas.edge.kafka.refusing import refusal_of
+from barnabas.edge.kafka.registry import FORWARDED
+from barnabas.edge.kafka.topic_forwarding import TopicForwarding
+from barnabas.runtime.connections import Answer
+from barnabas.runtime.letting_go import let_go
+from barnabas.services.broker import Broker
+from barnabas.services.controller_link import RETRY_S
+from barnabas.wire.apis import DESCRIBE_QUORUM, LIST_PARTITION_REASSIGNMENTS
+from barnabas.wire.errors import MalformedAnswer
+from barnabas.wire.frame import LENGTH_SIZE, RequestHeader
+from barnabas.wire.requests import frame_request
+from barnabas.wire.responses import Values, read_response
+
+TIMEOUT: Final = timedelta(seconds=30)
+"""For requests that have no timeout of their own."""
+
+READS: Final = frozenset({DESCRIBE_QUORUM.key, LIST_PARTITION_REASSIGNMENTS.key})
+"""These change nothing: they may be sent again if an answer is lost, and there is nothing to wait for. So may a request
+that is only to be validated. No other: a topic would be created or deleted twice, and a setting that was altered again
+meanwhile would be undone."""
+
+_ID_SIZE: Final = 4
+
+
+class Forwarding:
+    """Has the controller's requests carried out, for all connections of a node."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._envelopes = Envelopes(broker)
+        broker.topics.forwarding = TopicForwarding(broker, self._envelopes)
+
+    def takes(self, api_key: int) -> bool:
+        """Whether requests of an API go through here: those for the controller, unless there is but this node."""
+        return self._broker.link is not None and api_key in FORWARDED
+
+    async def answer(self, header: RequestHeader, frame: bytes, asked: Asked) -> Answer:
+        """The answer to a request, a frame without its length that is the caller's to keep."""
+        request = await read(header, frame)
+        try:
+            return await self._answer(header, frame, request, asked)
+        finally:
+            if len(frame) > LONG_REQUEST_BYTES:
+                let_go(request)
+
+    async def _answer(self, header: RequestHeader, frame: bytes, request: Any, asked: Asked) -> Answer:
+        loop = asyncio.get_running_loop()
+        deadline = deadline_of(self._broker, getattr(request, "timeout", TIMEOUT))
+        while True:
+            if not self._is_here():
+                try:
+                    return await self._forward(header, frame, request, asked, deadline)
+                except NotController as error:
+                    # Nothing was done. If this node has become the controller meanwhile, it is its turn.
+                    if not self._is_here():
+                        return [*await write(header, request, refusal_of(header.api.key, request, error))]
+            values = await carry_out(self._broker, header, request, asked)
+            if self._is_here() or loop.time() >= deadline or not is_not_taken(codes_in(values)):
+                return [*await write(header, request, values)]
+            await asyncio.sleep(RETRY_S)
+
+    def _is_here(self) -> bool:
+        """Whether this node is the active controller now: it may be another after any wait."""
+        return self._broker.link is None or self._broker.link.is_here
+
+    async def _forward(
+        self, header: RequestHeader, frame: bytes, request: Any, asked: Asked, deadline: float
+    ) -> Answer:
+        """`NotController` if none took it, and nothing was done here."""
+        own = await take_own_part(self._broker, header, request, asked)
+        if own is None:
+            try:
+                data = await self._send(header, frame, request, asked, deadline)
+            except NotController:
+                raise
+            except BarnabasError as error:
+                return [*await write(header, request, refusal_of(header.api.key, request, error))]
+            return [_length_of(data), header.correlation_id.to_bytes(_ID_SIZE, "big", signed=True), data[_ID_SIZE:]]
+        answers: list[Values] = []
+        if own.rest.resources:
+            try:
+                answers = await self._send_rest(header, own.rest, asked, deadline)
+            except BarnabasError as error:
+                answers = refusal_of(header.api.key, own.rest, error)["responses"]
+        values = {**own.merged(answers), "throttle_time": asked.session.throttle_ms}
+        return [*await write(header, request, values)]
+
+    async def _send_rest(self, header: RequestHeader, rest: Any, asked: Asked, deadline: float) -> list[Values]:
+        """What is left of a request for settings, when this node has taken its own part."""
+        key, version = header.api.key, header.version
+        frame = frame_request(key, version, values_of(rest), correlation_id=0, client_id=header.client_id)
+        data = await self._send(header, frame[LENGTH_SIZE:], rest, asked, deadline)
+        return answers_of(read_response(key, version, data))
+
+    async def _send(self, header: RequestHeader, frame: bytes, request: Any, asked: Asked, deadline: float) -> bytes:
+        is_read = header.api.key in READS
+        data = await self._envelopes.send(
+            frame,
+            Caller.of(asked.session),
+            deadline=deadline,
+            may_repeat=is_read or getattr(request, "validate_only", False),
+            is_read=is_read,
+        )
+        if len(data) < _ID_SIZE:
+            raise MalformedAnswer("the controller's answer is empty")
+        return data
+
+
+def _length_of(data: Buffer) -> bytes:
+    return len(data).to_bytes(LENGTH_SIZE, "big")

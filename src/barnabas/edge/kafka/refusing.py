@@ -1,0 +1,72 @@
+"""The answer to a request for the controller that was refused as a whole: each API says so in its own place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.core.errors import BarnabasError
+from barnabas.edge.kafka.handlers.outcome import refused
+from barnabas.wire.apis import (
+    ALTER_CONFIGS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    ELECT_LEADERS,
+    INCREMENTAL_ALTER_CONFIGS,
+)
+from barnabas.wire.responses import Values
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.handlers.outcome import Outcome
+
+    Refuse = Callable[[Any, Outcome], Values]
+
+
+def refusal_of(api_key: int, request: Any, error: BarnabasError) -> Values:
+    """The answer: the same error for each item of the request, or once where the answer has a place for that."""
+    outcome = refused(error)
+    refuse = _BY_ITEM.get(api_key)
+    return {**outcome} if refuse is None else refuse(request, outcome)
+
+
+def _create_topics(request: Any, outcome: Outcome) -> Values:
+    return {"topics": [{"name": topic.name, "configs": (), **outcome} for topic in request.topics]}
+
+
+def _delete_topics(request: Any, outcome: Outcome) -> Values:
+    named = [{"name": name, **outcome} for name in request.topic_names]
+    return {
+        "responses": [*named, *({"name": each.name, "topic_id": each.topic_id, **outcome} for each in request.topics)]
+    }
+
+
+def _create_partitions(request: Any, outcome: Outcome) -> Values:
+    return {"results": [{"name": topic.name, **outcome} for topic in request.topics]}
+
+
+def _alter_configs(request: Any, outcome: Outcome) -> Values:
+    return {
+        "responses": [
+            {"resource_type": each.resource_type, "resource_name": each.resource_name, **outcome}
+            for each in request.resources
+        ]
+    }
+
+
+def _elect_leaders(request: Any, outcome: Outcome) -> Values:
+    results = [
+        {"topic": each.topic, "partition_result": [{"partition_id": number, **outcome} for number in each.partitions]}
+        for each in request.topic_partitions or ()
+    ]
+    return {"error_code": outcome["error_code"], "replica_election_results": results}
+
+
+_BY_ITEM: Final[dict[int, Refuse]] = {
+    CREATE_TOPICS.key: _create_topics,
+    DELETE_TOPICS.key: _delete_topics,
+    CREATE_PARTITIONS.key: _create_partitions,
+    ALTER_CONFIGS.key: _alter_configs,
+    INCREMENTAL_ALTER_CONFIGS.key: _alter_configs,
+    ELECT_LEADERS.key: _elect_leaders,
+}
