@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from barnabas.core.metadata.image import Image
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.cluster_metadata import ClusterMetadata
+from barnabas.runtime.controller_link import ControllerLink
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Threads
 from barnabas.services.access import Access
 from barnabas.services.controller import Controller
-from barnabas.runtime.controller_link import ControllerLink
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.groups import GroupService
