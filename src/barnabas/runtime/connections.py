@@ -6,6 +6,7 @@ and a connection that makes others wait without progress is closed. One connecti
 """
 
 import asyncio
+from collections.abc import Collection
 from contextlib import suppress
 from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET, socket
 from typing import Final
@@ -46,7 +47,7 @@ class Connections:
         self.shared_at = 0.0  # when that was another one than before
         self._crowd = Crowd()
         self._lost = asyncio.Event()
-        self._servers: list[asyncio.Server] = []
+        self._servers: dict[str, asyncio.Server] = {}  # by the name of the listener
         self._sweeper: asyncio.TimerHandle | None = None
 
     def report(self, metrics: Metrics) -> None:
@@ -75,7 +76,7 @@ class Connections:
         server = await self.loop.create_server(
             lambda: Connection(self, listener), host or None, port, backlog=1024, start_serving=False
         )
-        self._servers.append(server)
+        self._servers[listener] = server
         for listening in server.sockets:
             self._set_buffers(listening)
         address = server.sockets[0].getsockname()
@@ -88,18 +89,20 @@ class Connections:
             if size != LEFT_TO_THE_SYSTEM:
                 listening.setsockopt(SOL_SOCKET, option, size)
 
-    async def serve(self) -> None:
-        """Accept clients."""
+    async def serve(self, listeners: Collection[str] | None = None) -> None:
+        """Accept clients of these listeners, or of all."""
         assert self._servers
-        for server in self._servers:
-            await server.start_serving()
-        self._sweep()
+        for name, server in self._servers.items():
+            if (listeners is None or name in listeners) and not server.is_serving():
+                await server.start_serving()
+        if self._sweeper is None:
+            self._sweep()
 
     async def close(self, *, grace_s: float) -> None:
         """Stop accepting, answer the pending requests, and close the remaining connections after the grace period."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for server in self._servers:
+        for server in self._servers.values():
             server.close()
         for connection in list(self.open):
             connection.close()
@@ -109,7 +112,7 @@ class Connections:
         for connection in list(self.open):
             connection.abort()
         self.receiving.close()
-        for server in self._servers:
+        for server in self._servers.values():
             await server.wait_closed()
 
     async def _wait_empty(self) -> None:

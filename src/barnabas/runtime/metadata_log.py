@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar, cast
+from uuid import UUID
 
 import msgspec
 
@@ -212,6 +213,16 @@ class MetadataLog:
             now_ms=self._driver.time_ms,
             wall_ms=self._clock.now_ms(),
         )
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster that this node takes part in; None if it has none yet."""
+        return self._driver.node.cluster_id or self.image.cluster_id
+
+    @property
+    def directory_id(self) -> UUID | None:
+        """The id of the data directory, as the quorum knows it."""
+        return self._driver.node.key.directory_id
 
     @property
     def driver(self) -> RaftDriver:

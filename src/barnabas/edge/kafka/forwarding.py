@@ -21,9 +21,9 @@ from barnabas.edge.kafka.refusing import refusal_of
 from barnabas.edge.kafka.registry import FORWARDED
 from barnabas.edge.kafka.topic_forwarding import TopicForwarding
 from barnabas.runtime.connections import Answer
+from barnabas.runtime.controller_link import RETRY_S
 from barnabas.runtime.letting_go import let_go
 from barnabas.services.broker import Broker
-from barnabas.runtime.controller_link import RETRY_S
 from barnabas.wire.apis import DESCRIBE_QUORUM, LIST_PARTITION_REASSIGNMENTS
 from barnabas.wire.errors import MalformedAnswer
 from barnabas.wire.frame import LENGTH_SIZE, RequestHeader

@@ -1,6 +1,6 @@
 """What the parts of a node count, read through the metrics they report to."""
 
-from barnabas.node import _report
+from barnabas.node.node import _report
 from barnabas.runtime.metrics import Number
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import METADATA

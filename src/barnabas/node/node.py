@@ -8,24 +8,23 @@ A node is given its disk, clock, dice and threads, so that the very same node ru
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from barnabas.core.errors import AddressNotAvailable, InvalidConfig
 from barnabas.core.metadata.cluster import check_identity
 from barnabas.core.metadata.names import METADATA_PARTITION
-from barnabas.core.metadata.records import MIN_INSYNC_REPLICAS, Endpoint
+from barnabas.core.metadata.records import Endpoint
 from barnabas.core.model import TopicPartition
-from barnabas.core.uuids import id_text
+from barnabas.core.raft import voters as raft
 from barnabas.edge.kafka.server import KafkaServer
-from barnabas.runtime.clock import Clock, SystemClock
+from barnabas.node.building import build_broker
+from barnabas.node.neighbours import Neighbours
+from barnabas.node.ports import Ports
 from barnabas.runtime.connections import ConnectionLimits, Connections
-from barnabas.runtime.descriptors import MOST_FILES, max_descriptors, share
-from barnabas.runtime.dice import Dice, SystemDice
-from barnabas.runtime.disk import OsDisk
+from barnabas.runtime.descriptors import MOST_FILES, share
 from barnabas.runtime.disk_watch import DiskWatch
 from barnabas.runtime.flusher import Flusher
 from barnabas.runtime.log_lines import get_logger, left_out
@@ -34,56 +33,21 @@ from barnabas.runtime.maintenance import Maintenance, MaintenanceConfig
 from barnabas.runtime.memory import max_unread_bytes
 from barnabas.runtime.metadata_log import MetadataLog, MetadataLogConfig
 from barnabas.runtime.metrics import Reporter
-from barnabas.runtime.offload import Threads
-from barnabas.runtime.other_brokers import OtherBrokers
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
-from barnabas.services.controller import Controller, Formation
-from barnabas.services.fetch import Fetch
-from barnabas.services.fetch_sessions import FetchSessions
-from barnabas.services.group_coordinators import GroupConfig, GroupCoordinators
-from barnabas.services.groups import GroupService
-from barnabas.services.markers import Markers
-from barnabas.services.membership import Membership, MembershipConfig
 from barnabas.services.opened import is_known, tell_damage, tell_recovery, tell_strays
-from barnabas.services.produce import Produce
-from barnabas.services.producer_ids import ProducerIds
-from barnabas.services.quorum import QuorumService
-from barnabas.services.served import ServedTopics
 from barnabas.services.settings.broker_checks import per_ip_overrides
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.catalogue.listener import Listener
-from barnabas.services.settings.live_config import LiveConfig
-from barnabas.services.topics import Topics
-from barnabas.services.transaction_config import TransactionConfig
-from barnabas.services.transactions import TransactionService
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
-from barnabas.storage.disk import Disk
 
 log = get_logger("barnabas.node", is_limited=False)
 
 CLOSE_GRACE_S: Final = 2.0
+LEAVE_TIMEOUT_S: Final = 10.0
+OPENED_PER_TURN: Final = 20
 ANY_HOST: Final = ("", "0.0.0.0", "::")
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """What a node takes from outside: its disk, time, chance and threads."""
-
-    disk: Disk
-    clock: Clock
-    dice: Dice
-    threads: Threads
-    max_descriptors: int | None = None  # None where nothing has any
-
-    def close(self) -> None:
-        """End the threads, if there are any."""
-        self.threads.close()
-
-    @classmethod
-    def of_system(cls, config: BrokerConfig) -> "Ports":
-        threads = Threads.of_system(reads=config.num_io_threads)
-        return cls(OsDisk(), SystemClock(), SystemDice(), threads, max_descriptors())
 
 
 class Node:
@@ -111,13 +75,12 @@ class Node:
         """Serve until `stop`; calls back once clients can connect."""
         max_open_files = MOST_FILES if self._shares is None else self._shares.files
         data_dir = DataDir(self._ports.disk, self.config.log_dirs[0], max_open_files=max_open_files)
-        watch = self._watch(data_dir)
         logs = Logs(data_dir)
         logs.flusher = Flusher(self._ports.threads.syncs, listener=logs)
         async with asyncio.TaskGroup() as tasks:
             metadata = self._open_metadata(data_dir)
-            watch.before_room = metadata.write_assumed
-            broker = self._build(metadata, logs)
+            neighbours = self._neighbours(metadata, tasks)
+            broker = self._build(metadata, logs, neighbours)
             server = KafkaServer(broker)
             connections = Connections(server, _limits(broker.live.current), tasks)
             try:
@@ -126,45 +89,113 @@ class Node:
                 await connections.close(grace_s=0)  # gives back those that were free
                 data_dir.give_back()
                 raise
+            flushing = tasks.create_task(logs.flusher.run())
+            work: list[asyncio.Task[None]] = []
+            maintenance, maintaining = self._maintenance(broker), None
             try:
-                await metadata.start(tasks)
-                await self._join(broker, endpoints, was_clean=data_dir.was_clean)
-                self._open_logs(broker, data_dir)
+                await self._take_part(metadata, neighbours, connections)
                 broker.served.start(tasks)
-                broker.groups.start(tasks)
-                broker.transactions.start(tasks)
-                flushing = tasks.create_task(logs.flusher.run())
-                maintenance = self._maintenance(broker)
-                self._follow_settings(broker, connections, maintenance)
-                _report(broker, server, connections, maintenance)
-                maintaining = tasks.create_task(maintenance.run())
                 assert broker.controller is not None
-                assert broker.membership is not None
-                expiring = [
-                    tasks.create_task(broker.controller.run()),
-                    tasks.create_task(broker.membership.run()),
-                    tasks.create_task(broker.produce.record_checks.run()),
-                    tasks.create_task(watch.run()),
-                    tasks.create_task(broker.groups.run_expiry()),
-                    tasks.create_task(broker.transactions.run_expiry()),
-                ]
-                await watch.look_now()  # before the first write, not a second after it
-                await connections.serve()
-                self.broker = broker
-                on_ready(self)
-                await self._stop.wait()
+                work.append(tasks.create_task(broker.controller.run()))
+                if await self._unless_stopped(self._join(broker, endpoints, data_dir)):
+                    self._follow_settings(broker, connections, maintenance)
+                    _report(broker, server, connections, maintenance)
+                    work += await self._begin_work(broker, tasks)
+                    maintaining = tasks.create_task(maintenance.run())
+                    await self._let_clients_in(broker, connections)
+                    self.broker = broker
+                    on_ready(self)
+                    await self._stop.wait()
+                    await self._leave(broker)
             finally:
                 broker.groups.close()  # first: members whose joins wait are told, and hold up nothing
                 broker.transactions.close()
                 await connections.close(grace_s=CLOSE_GRACE_S)
-            for task in expiring:
+            for task in work:
                 task.cancel()
             maintenance.stop()
-            await maintaining
+            if maintaining is not None:
+                await maintaining
             await broker.served.close()
             await metadata.close()
             flushing.cancel()
+            if neighbours is not None:
+                neighbours.close()
         data_dir.close()
+
+    # Starting
+
+    async def _take_part(self, metadata: MetadataLog, neighbours: Neighbours | None, connections: Connections) -> None:
+        """Take part in the quorum: from now on other nodes can ask this one."""
+        if neighbours is None:
+            await metadata.start(tasks=connections.tasks)
+            return
+        endpoints = [
+            raft.Endpoint(*msgspec.structs.astuple(self._endpoint(listener, self.addresses[listener.name])))
+            for listener in self.config.controller_listeners
+        ]
+        neighbours.listen_at(endpoints)
+        await metadata.start(connections.tasks, neighbours.voters, endpoints=endpoints)
+        await connections.serve([listener.name for listener in self.config.controller_listeners])
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do something that may wait for other nodes; False if the node was told to stop before it was done."""
+        doing = asyncio.ensure_future(work)
+        stopping = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait([doing, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                doing.result()
+            return doing.done()
+        finally:
+            stopping.cancel()
+            if not doing.done():
+                doing.cancel()
+                await asyncio.wait([doing])
+
+    async def _join(self, broker: Broker, endpoints: Sequence[Endpoint], data_dir: DataDir) -> None:
+        """Register this broker, and open its logs once it knows what the cluster knew of them then."""
+        if not self.config.quorum.is_broker:
+            return
+        assert broker.membership is not None
+        broker.membership.wants_fence = True
+        await broker.membership.start(endpoints, cluster_id=broker.image.cluster_id, was_clean=data_dir.was_clean)
+        await broker.metadata.wait_applied(broker.membership.epoch + 1)
+        await self._open_logs(broker, data_dir)
+
+    async def _begin_work(self, broker: Broker, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Begin all that goes on beside the requests of clients."""
+        watch = self._watch(broker)
+        await watch.look_now()  # before the first write, not a second after it
+        work = [tasks.create_task(watch.run())]
+        if self.config.quorum.is_broker:
+            broker.groups.start(tasks)
+            broker.transactions.start(tasks)
+            assert broker.membership is not None
+            work += [
+                tasks.create_task(broker.membership.run()),
+                tasks.create_task(broker.produce.record_checks.run()),
+                tasks.create_task(broker.groups.run_expiry()),
+                tasks.create_task(broker.transactions.run_expiry()),
+            ]
+        return work
+
+    async def _let_clients_in(self, broker: Broker, connections: Connections) -> None:
+        await connections.serve()
+        if self.config.quorum.is_broker:
+            assert broker.membership is not None
+            broker.membership.ready()
+            await self._unless_stopped(broker.membership.wait_unfenced())
+
+    # Stopping
+
+    async def _leave(self, broker: Broker) -> None:
+        """Have others lead what this broker leads, while it still serves."""
+        if self.config.quorum.is_broker:
+            assert broker.membership is not None
+            await broker.membership.shut_down(timeout_s=LEAVE_TIMEOUT_S)
+
+    # Parts
 
     def _within_shares(self, config: BrokerConfig) -> BrokerConfig:
         """The settings with no more connections than there are descriptors for."""
@@ -178,8 +209,10 @@ class Node:
         )
         return msgspec.structs.replace(config, max_connections=self._shares.connections)
 
-    def _watch(self, data_dir: DataDir) -> DiskWatch:
-        return DiskWatch(
+    def _watch(self, broker: Broker) -> DiskWatch:
+        data_dir, metadata = broker.logs.data_dir, broker.metadata
+        assert isinstance(metadata, MetadataLog)
+        watch = DiskWatch(
             self._ports.disk,
             data_dir.health,
             self._ports.threads.background,
@@ -187,6 +220,8 @@ class Node:
             present=f"{data_dir.path}/{METADATA_PARTITION}",
             reserve_bytes=self.config.log_dir_reserve_bytes,
         )
+        watch.before_room = metadata.write_assumed
+        return watch
 
     def _open_metadata(self, data_dir: DataDir) -> MetadataLog:
         ports, config = self._ports, self.config
@@ -196,6 +231,9 @@ class Node:
             clock=ports.clock,
             dice=ports.dice,
             node_id=config.node_id,
+            cluster_id=config.cluster_id,
+            static_voters=self._static_voters(),
+            raft=raft_config(config),
             config=MetadataLogConfig(
                 max_record_bytes_between_snapshots=config.metadata_log_max_record_bytes_between_snapshots
             ),
@@ -211,68 +249,24 @@ class Node:
             ) from None
         return metadata
 
-    def _build(self, metadata: MetadataLog, logs: Logs) -> Broker:
-        ports, config = self._ports, self.config
-        live = LiveConfig(config, metadata)
-        metadata.subscribe(live.apply)  # first: whoever hears of a record finds the settings it leads to
-        served = ServedTopics(
-            metadata.image,
-            logs,
-            ports.threads.background,
-            live.topic_config,
-            node_id=config.node_id,
-        )
-        topics = Topics(live, metadata, served, ports.dice)
-        coordinators = GroupCoordinators(
-            GroupConfig.of(config.groups),
-            metadata=metadata,
-            served=served,
-            topics=topics,
-            offload=ports.threads.reads,
-            clock=ports.clock,
-        )
-        markers = Markers(served, coordinators, ports.clock)
-        controller = self._controller(metadata)
-        membership = self._membership(metadata, controller)
-        producer_ids = ProducerIds(membership)
-        transactions = TransactionService(
-            TransactionConfig.of(config.transactions),
-            served=served,
-            topics=topics,
-            groups=coordinators,
-            markers=markers,
-            others=OtherBrokers(metadata, None, node_id=config.node_id),
-            producer_ids=producer_ids,
-            offload=ports.threads.reads,
-            clock=ports.clock,
-        )
-        groups = GroupService(coordinators, admission=transactions, clock=ports.clock, dice=ports.dice)
-        produce = Produce(ports.clock, ports.threads.compute, logs.data_dir.health, transactions)
-        metadata.subscribe(served.apply)
-        metadata.subscribe(coordinators.apply)
-        metadata.subscribe(transactions.apply)
-        live.subscribe(lambda settings: coordinators.configure(GroupConfig.of(settings.groups)))
-        return Broker(
-            config=config,
-            live=live,
-            clock=ports.clock,
-            dice=ports.dice,
-            threads=ports.threads,
-            metadata=metadata,
-            logs=logs,
-            served=served,
-            topics=topics,
-            produce=produce,
-            fetch=Fetch(ports.threads.reads),
-            fetch_sessions=FetchSessions(ports.dice, max_sessions=config.max_incremental_fetch_session_cache_slots),
-            producer_ids=producer_ids,
-            groups=groups,
-            markers=markers,
-            transactions=transactions,
-            quorum=QuorumService(metadata),
-            controller=controller,
-            membership=membership,
-        )
+    def _static_voters(self) -> raft.VoterSet | None:
+        """Who votes as long as the metadata log does not say: a fixed list, others, or None for this node alone."""
+        quorum = self.config.quorum
+        if quorum.controller_quorum_voters:
+            return fixed_voters(self.config)
+        return raft.NO_VOTERS if quorum.controller_quorum_bootstrap_servers else None
+
+    def _neighbours(self, metadata: MetadataLog, tasks: asyncio.TaskGroup) -> Neighbours | None:
+        """The way to other nodes; None for a node that is alone, and that no other can reach."""
+        config = self.config
+        quorum = config.quorum
+        is_alone = not (quorum.controller_quorum_voters or quorum.controller_quorum_bootstrap_servers)
+        if is_alone and not config.controller_listeners:
+            return None
+        return Neighbours(config, metadata, dice=self._ports.dice, tasks=tasks)
+
+    def _build(self, metadata: MetadataLog, logs: Logs, neighbours: Neighbours | None = None) -> Broker:
+        return build_broker(self.config, self._ports, metadata, logs, neighbours)
 
     def _maintenance(self, broker: Broker) -> Maintenance:
         ports, config = self._ports, _maintenance_config(broker.live.current)
@@ -303,38 +297,6 @@ class Node:
                 endpoints.append(self._endpoint(listener, bound))
         return endpoints
 
-    async def _join(self, broker: Broker, endpoints: Sequence[Endpoint], *, was_clean: bool) -> None:
-        """Have the cluster formed if there is none yet, and tell it where this node is and how it stopped."""
-        assert broker.membership is not None
-        await broker.membership.start(endpoints, cluster_id=broker.image.cluster_id, was_clean=was_clean)
-
-    def _controller(self, metadata: MetadataLog) -> Controller:
-        config = self.config
-        formation = Formation(
-            cluster_id=config.cluster_id or new_cluster_id(self._ports.dice),
-            min_insync_replicas=config.topic_defaults.get(MIN_INSYNC_REPLICAS),
-        )
-        return Controller(
-            metadata,
-            node_id=config.node_id,
-            session_timeout_ms=config.quorum.broker_session_timeout_ms,
-            formation=formation,
-            assume=metadata.assume,
-        )
-
-    def _membership(self, metadata: MetadataLog, controller: Controller) -> Membership:
-        config, dice = self.config, self._ports.dice
-        known = metadata.image.nodes.get(config.node_id)
-        membership = MembershipConfig(
-            node_id=config.node_id,
-            incarnation=dice.uuid(),
-            directory_id=(known and known.directory_id) or dice.uuid(),
-            rack=config.broker_rack,
-            heartbeat_interval_ms=config.quorum.broker_heartbeat_interval_ms,
-            session_timeout_ms=config.quorum.broker_session_timeout_ms,
-        )
-        return Membership(metadata, membership, controller=controller, remote=None)
-
     def _endpoint(self, listener: Listener, bound: tuple[str, int]) -> Endpoint:
         """Where clients of a listener that is bound are told to connect."""
         host, port = bound
@@ -347,9 +309,11 @@ class Node:
             host = listener.host
         return Endpoint(listener.name, host, port)
 
-    def _open_logs(self, broker: Broker, data_dir: DataDir) -> None:
+    async def _open_logs(self, broker: Broker, data_dir: DataDir) -> None:
         """Open the logs that are on disk; remove those of topics that were deleted when the node went down."""
-        tell_recovery(data_dir, data_dir.open_logs(lambda name: _log_config(broker, name)))
+        opening = data_dir.open_logs(lambda name: _log_config(broker, name))
+        # One by one: meanwhile this node may be asked for its vote.
+        tell_recovery(data_dir, [report async for report in in_turns(opening, per_turn=OPENED_PER_TURN)])
         tell_damage(broker.served, data_dir)
         strays = [name for name in (*data_dir.logs, *data_dir.unreadable) if not is_known(broker.served, name)]
         if strays:
@@ -388,11 +352,6 @@ def _words_of(error: OSError) -> str:
     if isinstance(error, socket.gaierror) or error.errno is None:
         return error.strerror or str(error)
     return os.strerror(error.errno)
-
-
-def new_cluster_id(dice: Dice) -> str:
-    """A name for a new cluster: 16 random bytes, as Kafka writes them."""
-    return id_text(dice.uuid())
 
 
 def _maintenance_config(config: BrokerConfig) -> MaintenanceConfig:

@@ -1,0 +1,133 @@
+"""The services of one node, made of its settings, its metadata, its logs and the way to its neighbours."""
+
+from typing import Final
+from uuid import UUID
+
+from barnabas.core.metadata.records import MIN_INSYNC_REPLICAS
+from barnabas.core.uuids import id_text
+from barnabas.node.neighbours import Neighbours
+from barnabas.node.ports import Ports
+from barnabas.runtime.dice import Dice
+from barnabas.runtime.logs import Logs
+from barnabas.runtime.metadata_log import MetadataLog
+from barnabas.runtime.other_brokers import OtherBrokers
+from barnabas.services.broker import Broker
+from barnabas.services.controller import Controller, Formation
+from barnabas.services.fetch import Fetch
+from barnabas.services.fetch_sessions import FetchSessions
+from barnabas.services.group_coordinators import GroupConfig, GroupCoordinators
+from barnabas.services.groups import GroupService
+from barnabas.services.markers import Markers
+from barnabas.services.membership import Membership, MembershipConfig
+from barnabas.services.produce import Produce
+from barnabas.services.producer_ids import ProducerIds
+from barnabas.services.quorum import QuorumService
+from barnabas.services.served import ServedTopics
+from barnabas.services.settings.broker_config import BrokerConfig
+from barnabas.services.settings.live_config import LiveConfig
+from barnabas.services.topics import Topics
+from barnabas.services.transaction_config import TransactionConfig
+from barnabas.services.transactions import TransactionService
+
+NO_DIRECTORY: Final = UUID(int=0)
+
+
+def build_broker(
+    config: BrokerConfig, ports: Ports, metadata: MetadataLog, logs: Logs, neighbours: Neighbours | None
+) -> Broker:
+    """All services of a node. Who follows the metadata is subscribed to it, in the order that they need."""
+    live = LiveConfig(config, metadata)
+    metadata.subscribe(live.apply)  # first: whoever hears of a record finds the settings it leads to
+    served = ServedTopics(metadata.image, logs, ports.threads.background, live.topic_config, node_id=config.node_id)
+    topics = Topics(live, metadata, served, ports.dice)
+    coordinators = GroupCoordinators(
+        GroupConfig.of(config.groups),
+        metadata=metadata,
+        served=served,
+        topics=topics,
+        offload=ports.threads.reads,
+        clock=ports.clock,
+    )
+    markers = Markers(served, coordinators, ports.clock)
+    controller = _controller(config, metadata, ports.dice)
+    membership = _membership(config, metadata, ports.dice, controller, neighbours)
+    producer_ids = ProducerIds(membership)
+    alone = OtherBrokers(metadata, None, node_id=config.node_id)
+    transactions = TransactionService(
+        TransactionConfig.of(config.transactions),
+        served=served,
+        topics=topics,
+        groups=coordinators,
+        markers=markers,
+        others=alone if neighbours is None else neighbours.brokers,
+        producer_ids=producer_ids,
+        offload=ports.threads.reads,
+        clock=ports.clock,
+    )
+    groups = GroupService(coordinators, admission=transactions, clock=ports.clock, dice=ports.dice)
+    produce = Produce(ports.clock, ports.threads.compute, logs.data_dir.health, transactions)
+    metadata.subscribe(served.apply)
+    metadata.subscribe(coordinators.apply)
+    metadata.subscribe(transactions.apply)
+    live.subscribe(lambda settings: coordinators.configure(GroupConfig.of(settings.groups)))
+    return Broker(
+        config=config,
+        live=live,
+        clock=ports.clock,
+        dice=ports.dice,
+        threads=ports.threads,
+        metadata=metadata,
+        logs=logs,
+        served=served,
+        topics=topics,
+        produce=produce,
+        fetch=Fetch(ports.threads.reads),
+        fetch_sessions=FetchSessions(ports.dice, max_sessions=config.max_incremental_fetch_session_cache_slots),
+        producer_ids=producer_ids,
+        groups=groups,
+        markers=markers,
+        transactions=transactions,
+        controller=controller,
+        membership=membership,
+        quorum=QuorumService(metadata, None if neighbours is None else neighbours.voters),
+        link=None if neighbours is None else neighbours.controller,
+    )
+
+
+def _controller(config: BrokerConfig, metadata: MetadataLog, dice: Dice) -> Controller:
+    formation = Formation(
+        cluster_id=metadata.cluster_id or config.cluster_id or new_cluster_id(dice),
+        min_insync_replicas=config.topic_defaults.get(MIN_INSYNC_REPLICAS),
+    )
+    return Controller(
+        metadata,
+        node_id=config.node_id,
+        session_timeout_ms=config.quorum.broker_session_timeout_ms,
+        formation=formation,
+        assume=metadata.assume,
+    )
+
+
+def _membership(
+    config: BrokerConfig,
+    metadata: MetadataLog,
+    dice: Dice,
+    controller: Controller,
+    neighbours: Neighbours | None,
+) -> Membership:
+    known = metadata.image.nodes.get(config.node_id)
+    membership = MembershipConfig(
+        node_id=config.node_id,
+        incarnation=dice.uuid(),
+        directory_id=metadata.directory_id or (known and known.directory_id) or dice.uuid(),
+        rack=config.broker_rack,
+        heartbeat_interval_ms=config.quorum.broker_heartbeat_interval_ms,
+        session_timeout_ms=config.quorum.broker_session_timeout_ms,
+    )
+    remote = None if neighbours is None else neighbours.remote_controller
+    return Membership(metadata, membership, controller=controller, remote=remote)
+
+
+def new_cluster_id(dice: Dice) -> str:
+    """A name for a new cluster: 16 random bytes, as Kafka writes them."""
+    return id_text(dice.uuid())

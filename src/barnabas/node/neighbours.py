@@ -1,0 +1,82 @@
+"""The other nodes of the cluster, as one node is set up to reach them: voters, controllers, brokers.
+
+A node that forms a quorum of its own and listens for no controllers has none, and none can join it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.core.raft.state import RaftConfig
+from barnabas.core.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from barnabas.edge.kafka.remote_controller import RemoteController
+from barnabas.runtime.cluster_metadata import ClusterMetadata
+from barnabas.runtime.controller_link import ControllerLink
+from barnabas.runtime.dice import Dice
+from barnabas.runtime.other_brokers import OtherBrokers
+from barnabas.runtime.peers import Peers
+from barnabas.runtime.raft_driver.peers import WirePeers, bootstrap_ids
+from barnabas.services.settings.broker_checks import parse_addresses, parse_voters
+from barnabas.services.settings.broker_config import BrokerConfig
+
+CONTROLLER_TIMEOUT_S: Final = 5.0
+"""For one call of the controller, its repetitions included; whoever calls begins anew."""
+
+
+def raft_config(config: BrokerConfig) -> RaftConfig:
+    """The times of the quorum, and whom to ask for its leader, from the settings."""
+    quorum = config.quorum
+    return RaftConfig(
+        election_timeout_ms=quorum.controller_quorum_election_timeout_ms,
+        fetch_timeout_ms=quorum.controller_quorum_fetch_timeout_ms,
+        request_timeout_ms=quorum.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=quorum.controller_quorum_retry_backoff_ms,
+        election_backoff_max_ms=quorum.controller_quorum_election_backoff_max_ms,
+        bootstrap_ids=bootstrap_ids(len(quorum.controller_quorum_bootstrap_servers)),
+    )
+
+
+def fixed_voters(config: BrokerConfig) -> VoterSet:
+    """The voters of ``controller.quorum.voters``; none if the setting is unset."""
+    listener = listener_of(config)
+    found = parse_voters(config.quorum.controller_quorum_voters)
+    return VoterSet.of(
+        Voter(ReplicaKey(node_id), (Endpoint(listener, host, port),)) for node_id, (host, port) in found.items()
+    )
+
+
+def listener_of(config: BrokerConfig) -> str:
+    """The name of the listener that controllers use among themselves."""
+    names = config.quorum.controller_listener_names
+    return names[0].upper() if names else ""
+
+
+class Neighbours:
+    """The ways from one node to the others. `close` ends all connections."""
+
+    def __init__(
+        self, config: BrokerConfig, metadata: ClusterMetadata, *, dice: Dice, tasks: asyncio.TaskGroup
+    ) -> None:
+        quorum, node_id = config.quorum, config.node_id
+        self._peers = Peers(tasks, asyncio.get_running_loop(), dice, client_id=f"barnabas-node-{node_id}")
+        self.voters = WirePeers(
+            self._peers,
+            node_id=node_id,
+            bootstrap=parse_addresses(quorum.controller_quorum_bootstrap_servers),
+            listener=listener_of(config),
+            timeout_s=quorum.controller_quorum_request_timeout_ms / 1000,
+        )
+        self.controller = ControllerLink(metadata, self._peers, node_id=node_id)
+        self.remote_controller = RemoteController(self.controller, timeout_s=CONTROLLER_TIMEOUT_S)
+        name = quorum.inter_broker_listener_name
+        self.brokers = OtherBrokers(
+            metadata, self._peers, node_id=node_id, listener=None if name is None else name.upper()
+        )
+
+    def listen_at(self, endpoints: Sequence[Endpoint]) -> None:
+        """This node listens for controllers here."""
+        self.voters.endpoints = tuple(endpoints)
+
+    def close(self) -> None:
+        """End all connections."""
+        self._peers.close()
