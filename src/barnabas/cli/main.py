@@ -16,6 +16,7 @@ from typing import Annotated, Final
 import typer
 
 from barnabas.cli import consume, get, group, layout, output, pipeline, produce, signals, topic, txn
+from barnabas.cli.format import format_
 from barnabas.core.errors import BarnabasError, DataDirLost, InvalidConfig
 
 WRONG_USAGE: Final = 2
@@ -36,6 +37,7 @@ app.add_typer(pipeline.app)
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.command()(get.get)
+app.command("format")(format_)
 
 
 def _print_version(asked: bool) -> None:

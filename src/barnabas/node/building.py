@@ -1,10 +1,6 @@
 """The services of one node, made of its settings, its metadata, its logs and the way to its neighbours."""
 
-from typing import Final
-from uuid import UUID
-
 from barnabas.core.metadata.records import MIN_INSYNC_REPLICAS
-from barnabas.core.uuids import id_text
 from barnabas.node.neighbours import Neighbours
 from barnabas.node.ports import Ports
 from barnabas.runtime.dice import Dice
@@ -29,9 +25,6 @@ from barnabas.services.topics import Topics
 from barnabas.services.transaction_config import TransactionConfig
 from barnabas.services.transactions import TransactionService
 
-NO_DIRECTORY: Final = UUID(int=0)
-
-
 def build_broker(
     config: BrokerConfig, ports: Ports, metadata: MetadataLog, logs: Logs, neighbours: Neighbours | None
 ) -> Broker:
@@ -49,7 +42,7 @@ def build_broker(
         clock=ports.clock,
     )
     markers = Markers(served, coordinators, ports.clock)
-    controller = _controller(config, metadata, ports.dice)
+    controller = _controller(config, metadata)
     membership = _membership(config, metadata, ports.dice, controller, neighbours)
     producer_ids = ProducerIds(membership)
     alone = OtherBrokers(metadata, None, node_id=config.node_id)
@@ -94,9 +87,10 @@ def build_broker(
     )
 
 
-def _controller(config: BrokerConfig, metadata: MetadataLog, dice: Dice) -> Controller:
+def _controller(config: BrokerConfig, metadata: MetadataLog) -> Controller:
+    assert metadata.cluster_id is not None
     formation = Formation(
-        cluster_id=metadata.cluster_id or config.cluster_id or new_cluster_id(dice),
+        cluster_id=metadata.cluster_id,
         min_insync_replicas=config.topic_defaults.get(MIN_INSYNC_REPLICAS),
     )
     return Controller(
@@ -115,19 +109,13 @@ def _membership(
     controller: Controller,
     neighbours: Neighbours | None,
 ) -> Membership:
-    known = metadata.image.nodes.get(config.node_id)
     membership = MembershipConfig(
         node_id=config.node_id,
         incarnation=dice.uuid(),
-        directory_id=metadata.directory_id or (known and known.directory_id) or dice.uuid(),
+        directory_id=metadata.directory_id,
         rack=config.broker_rack,
         heartbeat_interval_ms=config.quorum.broker_heartbeat_interval_ms,
         session_timeout_ms=config.quorum.broker_session_timeout_ms,
     )
     remote = None if neighbours is None else neighbours.remote_controller
     return Membership(metadata, membership, controller=controller, remote=remote)
-
-
-def new_cluster_id(dice: Dice) -> str:
-    """A name for a new cluster: 16 random bytes, as Kafka writes them."""
-    return id_text(dice.uuid())

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.core.raft.state import RaftConfig
-from barnabas.core.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from barnabas.core.raft.voters import Endpoint
 from barnabas.edge.kafka.remote_controller import RemoteController
 from barnabas.runtime.cluster_metadata import ClusterMetadata
 from barnabas.runtime.controller_link import ControllerLink
@@ -16,7 +16,7 @@ from barnabas.runtime.dice import Dice
 from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.runtime.peers import Peers
 from barnabas.runtime.raft_driver.peers import WirePeers, bootstrap_ids
-from barnabas.services.settings.broker_checks import parse_addresses, parse_voters
+from barnabas.services.settings.broker_checks import parse_addresses
 from barnabas.services.settings.broker_config import BrokerConfig
 
 CONTROLLER_TIMEOUT_S: Final = 5.0
@@ -33,15 +33,6 @@ def raft_config(config: BrokerConfig) -> RaftConfig:
         retry_backoff_ms=quorum.controller_quorum_retry_backoff_ms,
         election_backoff_max_ms=quorum.controller_quorum_election_backoff_max_ms,
         bootstrap_ids=bootstrap_ids(len(quorum.controller_quorum_bootstrap_servers)),
-    )
-
-
-def fixed_voters(config: BrokerConfig) -> VoterSet:
-    """The voters of ``controller.quorum.voters``; none if the setting is unset."""
-    listener = listener_of(config)
-    found = parse_voters(config.quorum.controller_quorum_voters)
-    return VoterSet.of(
-        Voter(ReplicaKey(node_id), (Endpoint(listener, host, port),)) for node_id, (host, port) in found.items()
     )
 
 

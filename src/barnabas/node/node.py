@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from barnabas.core.errors import AddressNotAvailable, InvalidConfig
-from barnabas.core.metadata.cluster import check_identity
+from barnabas.core.metadata.formation import MetaProperties
 from barnabas.core.metadata.names import METADATA_PARTITION
 from barnabas.core.metadata.records import Endpoint
 from barnabas.core.model import TopicPartition
@@ -35,6 +35,7 @@ from barnabas.runtime.metadata_log import MetadataLog, MetadataLogConfig
 from barnabas.runtime.metrics import Reporter
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
+from barnabas.services.formation import configured_voters, open_data_dir, place_of
 from barnabas.services.opened import is_known, tell_damage, tell_recovery, tell_strays
 from barnabas.services.settings.broker_checks import per_ip_overrides
 from barnabas.services.settings.broker_config import BrokerConfig
@@ -74,11 +75,11 @@ class Node:
     async def run(self, on_ready: Callable[["Node"], None]) -> None:
         """Serve until `stop`; calls back once clients can connect."""
         max_open_files = MOST_FILES if self._shares is None else self._shares.files
-        data_dir = DataDir(self._ports.disk, self.config.log_dirs[0], max_open_files=max_open_files)
+        data_dir, meta = open_data_dir(self._ports.disk, self.config, self._ports.dice, max_open_files=max_open_files)
         logs = Logs(data_dir)
         logs.flusher = Flusher(self._ports.threads.syncs, listener=logs)
         async with asyncio.TaskGroup() as tasks:
-            metadata = self._open_metadata(data_dir)
+            metadata = self._open_metadata(data_dir, meta)
             neighbours = self._neighbours(metadata, tasks)
             broker = self._build(metadata, logs, neighbours)
             server = KafkaServer(broker)
@@ -223,16 +224,17 @@ class Node:
         watch.before_room = metadata.write_assumed
         return watch
 
-    def _open_metadata(self, data_dir: DataDir) -> MetadataLog:
-        ports, config = self._ports, self.config
+    def _open_metadata(self, data_dir: DataDir, meta: MetaProperties) -> MetadataLog:
+        ports, config, place = self._ports, self.config, place_of(self.config)
+        forms_quorum = place.is_alone and not place.voters
         metadata = MetadataLog.open(
             data_dir,
             offload=ports.threads.syncs,
             clock=ports.clock,
             dice=ports.dice,
-            node_id=config.node_id,
-            cluster_id=config.cluster_id,
-            static_voters=self._static_voters(),
+            replica=raft.ReplicaKey(meta.node_id, meta.directory_id),
+            cluster_id=meta.cluster_id,
+            static_voters=None if forms_quorum else configured_voters(config, meta),
             raft=raft_config(config),
             config=MetadataLogConfig(
                 max_record_bytes_between_snapshots=config.metadata_log_max_record_bytes_between_snapshots
@@ -240,30 +242,13 @@ class Node:
         )
         for note in metadata.notes:
             log.warning("%s", note)
-        try:
-            check_identity(metadata.image, node_id=config.node_id, cluster_id=config.cluster_id)
-        except InvalidConfig as refusal:
-            data_dir.give_back()
-            raise InvalidConfig(
-                f"{refusal} (in {data_dir.path}): neither can change; set it to that, or name another --data-dir"
-            ) from None
         return metadata
-
-    def _static_voters(self) -> raft.VoterSet | None:
-        """Who votes as long as the metadata log does not say: a fixed list, others, or None for this node alone."""
-        quorum = self.config.quorum
-        if quorum.controller_quorum_voters:
-            return fixed_voters(self.config)
-        return raft.NO_VOTERS if quorum.controller_quorum_bootstrap_servers else None
 
     def _neighbours(self, metadata: MetadataLog, tasks: asyncio.TaskGroup) -> Neighbours | None:
         """The way to other nodes; None for a node that is alone, and that no other can reach."""
-        config = self.config
-        quorum = config.quorum
-        is_alone = not (quorum.controller_quorum_voters or quorum.controller_quorum_bootstrap_servers)
-        if is_alone and not config.controller_listeners:
+        if place_of(self.config).is_alone and not self.config.controller_listeners:
             return None
-        return Neighbours(config, metadata, dice=self._ports.dice, tasks=tasks)
+        return Neighbours(self.config, metadata, dice=self._ports.dice, tasks=tasks)
 
     def _build(self, metadata: MetadataLog, logs: Logs, neighbours: Neighbours | None = None) -> Broker:
         return build_broker(self.config, self._ports, metadata, logs, neighbours)

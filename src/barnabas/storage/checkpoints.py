@@ -27,15 +27,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from barnabas.core.errors import CorruptLog
+from barnabas.core.metadata.formation import MetaProperties
 from barnabas.core.model import TopicPartition
 from barnabas.core.replica.leader_epochs import EpochStart
+from barnabas.storage import meta_properties
 from barnabas.storage.disk import Disk
 from barnabas.storage.names import CLEANER_OFFSETS, COPY, LOG_STARTS, META, RECOVERY_POINTS, parse_partition
 from barnabas.storage.small_file import ReplacedFile, read_file, replace_file
 
 VERSION = 0
 
-_META: Final = b"version=1\n"
 _NO_COPY: Final = (
     "it says which records were deleted, and without it they would reappear: restore it from a backup, or repair it by "
     "hand (a line with 0, a line with the number of partitions, then a line with topic, partition and the first offset "
@@ -86,11 +87,15 @@ class Checkpoints:
             "version, from which no records were deleted"
         )
 
-    def keep(self) -> None:
-        """Record that all files exist, once they do; see `META`."""
-        if not self._is_kept:
-            replace_file(self._disk, f"{self._directory}/{META}", _META)
-            self._is_kept = True
+    def keep(self, meta: MetaProperties | None = None) -> None:
+        """Record that all files exist, once they do; see `META`. `meta` is whose the directory is, where it is new."""
+        if self._is_kept:
+            return
+        if meta is None:
+            meta_properties.write_format(self._disk, self._directory)
+        else:
+            meta_properties.write(self._disk, self._directory, meta)
+        self._is_kept = True
 
     def end_recovery(self) -> None:
         """All logs are open and their recovery points are noted: the file may be written again."""

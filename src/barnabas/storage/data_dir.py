@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 
 from barnabas.core.errors import CorruptLog, DataDirLost, StorageExhausted
+from barnabas.core.metadata.formation import MetaProperties
 from barnabas.core.model import TopicPartition
+from barnabas.storage import meta_properties
 from barnabas.storage.cache import DEFAULT_MAX_FILES, OpenFiles
 from barnabas.storage.checkpoints import Checkpoints
 from barnabas.storage.config import LogConfig
@@ -27,7 +29,10 @@ from barnabas.storage.small_file import replace_file
 class DataDir:
     """The logs of one data directory."""
 
-    def __init__(self, disk: Disk, path: str, *, max_open_files: int = DEFAULT_MAX_FILES) -> None:
+    def __init__(
+        self, disk: Disk, path: str, *, max_open_files: int = DEFAULT_MAX_FILES, meta: MetaProperties | None = None
+    ) -> None:
+        """`meta` is whose the directory becomes if it is new."""
         self._disk = disk
         self.path = path
         self.health = DirectoryHealth(path)
@@ -50,7 +55,13 @@ class DataDir:
             self._context = LogContext(OpenFiles(disk, max_files=max_open_files), Checkpoints(disk, path), self.health)
         with self.health.sparing():
             self.checkpoints.write()  # what was damaged, or is not there yet
-            self.checkpoints.keep()
+            self.checkpoints.keep(meta)
+
+    def identify(self, meta: MetaProperties) -> None:
+        """Make it the directory of this node, durably, unless it is already."""
+        with self.health.guarded():
+            if meta_properties.read(self._disk, self.path) is None:
+                meta_properties.write(self._disk, self.path, meta)
 
     @property
     def disk(self) -> Disk:

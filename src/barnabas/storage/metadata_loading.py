@@ -15,7 +15,8 @@ from barnabas.core.metadata.commits import CommitReader
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import decode_record
 from barnabas.core.raft.control_records import voters_in
-from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, VotersAt, VoterSet
+from barnabas.core.raft.log_view import BOOTSTRAP_SNAPSHOT
+from barnabas.core.raft.voters import BOOTSTRAP_OFFSET, NO_VOTERS, ReplicaKey, VotersAt, VoterSet
 from barnabas.storage.log import Log
 from barnabas.storage.metadata_snapshot import MetadataSnapshots, SnapshotId
 from barnabas.storage.scan import FoundBatch
@@ -55,6 +56,7 @@ class LoadedMetadata:
         self.reader = CommitReader()
         """What has read the log so far, perhaps with a commit whose end may come."""
         self._find_voters()
+        self._add_first_voters()
 
     @property
     def is_sole_voter(self) -> bool:
@@ -66,6 +68,8 @@ class LoadedMetadata:
         """The newest snapshot that can be read and goes on in the log."""
         log, ids = self._log, self.snapshots.ids()
         for snapshot in reversed(ids):
+            if snapshot == BOOTSTRAP_SNAPSHOT:
+                continue  # it holds voters alone
             if snapshot.end_offset < log.log_start_offset:
                 break  # with a gap after it
             try:
@@ -107,6 +111,21 @@ class LoadedMetadata:
                 if header.is_control and header.base_offset >= start_offset:
                     entry = voters_in(segment.file().read(position, header.size), header)
                     self.voters += [] if entry is None else [entry]
+
+    def _add_first_voters(self) -> None:
+        """Note the voters that the node was formatted with: they rule before those in the log."""
+        is_whole = self._log.log_start_offset == 0 and self.snapshot is None
+        if BOOTSTRAP_SNAPSHOT not in self.snapshots.ids() or not (is_whole or not self.voters):
+            return
+        try:
+            first = self.snapshots.read(BOOTSTRAP_SNAPSHOT).voters
+        except CorruptLog as error:
+            if not self.voters:
+                raise
+            self.notes.append(str(error))
+            return
+        if first.voters:
+            self.voters.insert(0, VotersAt(BOOTSTRAP_OFFSET, first))
 
     def replay(self) -> None:
         """Apply the log after the snapshot, up to its end."""

@@ -21,7 +21,8 @@ COPY: Final = ".copy"  # of a checkpoint that nothing else could make again
 ACCEPT_LOSS: Final = "accept-data-loss"  # an operator's word that a log may go on without records that are missing
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 SCRUBBED_TO: Final = "scrub-offset-checkpoint"
-META: Final = "meta.properties"  # the format of a data directory: from version 1 on its checkpoints are always there
+META: Final = "meta.properties"  # whose a data directory is; once there is one its checkpoints are always there
+PARTITION_METADATA: Final = "partition.metadata"  # the id of the topic that a partition's directory belongs to
 QUORUM_STATE: Final = "quorum-state"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 

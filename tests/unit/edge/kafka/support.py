@@ -22,13 +22,14 @@ from barnabas.core.metadata.topics import NewTopic
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.edge.kafka.asked import Asked
 from barnabas.node import Node, Ports
+from barnabas.runtime.descriptors import MOST_FILES
 from barnabas.runtime.flusher import Flusher
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.offload import Threads
 from barnabas.services.broker import Broker
+from barnabas.services.formation import open_data_dir
 from barnabas.services.session import Session
 from barnabas.services.settings.broker_config import BrokerConfig
-from barnabas.storage.data_dir import DataDir
 from barnabas.storage.disk import Disk
 from barnabas.testing.dice import SimulatedDice, derive_random
 from barnabas.testing.disk import SimulatedDisk
@@ -62,16 +63,15 @@ async def serving(
         disk or SimulatedDisk(1), FixedClock(), SimulatedDice(derive_random(1, "dice")), Threads.in_one(InPlace())
     )
     node = Node(config, ports)
-    data_dir = DataDir(ports.disk, path)
+    data_dir, meta = open_data_dir(ports.disk, config, ports.dice, max_open_files=MOST_FILES)
     logs = Logs(data_dir)
     logs.flusher = Flusher(ports.threads.syncs, listener=logs)
     async with asyncio.TaskGroup() as tasks:
-        metadata = node._open_metadata(data_dir)
+        metadata = node._open_metadata(data_dir, meta)
         broker = node._build(metadata, logs)
         await metadata.start(tasks)
-        await node._join(broker, ENDPOINTS, was_clean=data_dir.was_clean)
-        node._open_logs(broker, data_dir)
         broker.served.start(tasks)
+        await node._join(broker, ENDPOINTS, data_dir)
         broker.groups.start(tasks)
         broker.transactions.start(tasks)
         flushing = tasks.create_task(logs.flusher.run())
