@@ -25,6 +25,7 @@ from barnabas.services.topics import Topics
 from barnabas.services.transaction_config import TransactionConfig
 from barnabas.services.transactions import TransactionService
 
+
 def build_broker(
     config: BrokerConfig, ports: Ports, metadata: MetadataLog, logs: Logs, neighbours: Neighbours | None
 ) -> Broker:

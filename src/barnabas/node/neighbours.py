@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from barnabas.core.metadata.formation import Address, is_own
 from barnabas.core.raft.state import RaftConfig
 from barnabas.core.raft.voters import Endpoint
 from barnabas.edge.kafka.remote_controller import RemoteController
@@ -16,7 +17,7 @@ from barnabas.runtime.dice import Dice
 from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.runtime.peers import Peers
 from barnabas.runtime.raft_driver.peers import WirePeers, bootstrap_ids
-from barnabas.services.settings.broker_checks import parse_addresses
+from barnabas.services.formation import place_of
 from barnabas.services.settings.broker_config import BrokerConfig
 
 CONTROLLER_TIMEOUT_S: Final = 5.0
@@ -32,8 +33,14 @@ def raft_config(config: BrokerConfig) -> RaftConfig:
         request_timeout_ms=quorum.controller_quorum_request_timeout_ms,
         retry_backoff_ms=quorum.controller_quorum_retry_backoff_ms,
         election_backoff_max_ms=quorum.controller_quorum_election_backoff_max_ms,
-        bootstrap_ids=bootstrap_ids(len(quorum.controller_quorum_bootstrap_servers)),
+        bootstrap_ids=bootstrap_ids(len(_bootstrap(config))),
     )
+
+
+def _bootstrap(config: BrokerConfig) -> list[Address]:
+    """The bootstrap servers that are other nodes."""
+    place = place_of(config)
+    return [address for address in place.bootstrap if not is_own(address, place.own)]
 
 
 def listener_of(config: BrokerConfig) -> str:
@@ -53,7 +60,7 @@ class Neighbours:
         self.voters = WirePeers(
             self._peers,
             node_id=node_id,
-            bootstrap=parse_addresses(quorum.controller_quorum_bootstrap_servers),
+            bootstrap=_bootstrap(config),
             listener=listener_of(config),
             timeout_s=quorum.controller_quorum_request_timeout_ms / 1000,
         )

@@ -21,7 +21,7 @@ from barnabas.core.model import TopicPartition
 from barnabas.core.raft import voters as raft
 from barnabas.edge.kafka.server import KafkaServer
 from barnabas.node.building import build_broker
-from barnabas.node.neighbours import Neighbours
+from barnabas.node.neighbours import Neighbours, raft_config
 from barnabas.node.ports import Ports
 from barnabas.runtime.connections import ConnectionLimits, Connections
 from barnabas.runtime.descriptors import MOST_FILES, share
