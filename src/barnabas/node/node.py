@@ -159,8 +159,9 @@ class Node:
         if not self.config.quorum.is_broker:
             return
         assert broker.membership is not None
+        assert broker.quorum is not None
         broker.membership.wants_fence = True
-        await broker.membership.start(endpoints, cluster_id=broker.image.cluster_id, was_clean=data_dir.was_clean)
+        await broker.membership.start(endpoints, cluster_id=broker.quorum.cluster_id, was_clean=data_dir.was_clean)
         await broker.metadata.wait_applied(broker.membership.epoch + 1)
         await self._open_logs(broker, data_dir)
 

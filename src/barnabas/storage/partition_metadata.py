@@ -1,8 +1,8 @@
 """Kafka's ``partition.metadata``: the id of the topic that a partition's directory belongs to.
 
 A name can be that of another topic tomorrow, an id cannot. The file is made with the directory and synced with its
-first records, so one that cannot be read beside a log that was never known to be synced is what a crash left of it, and holds
-nothing. Directories of earlier versions have none.
+first records, so one that cannot be read beside a log that was never known to be synced is what a crash left of it, and
+holds nothing. Directories of earlier versions have none.
 """
 
 from typing import Final
