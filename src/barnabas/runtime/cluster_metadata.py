@@ -23,6 +23,7 @@ from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.quorum import Quorum
 from barnabas.core.metadata.records import MetadataRecord
+from barnabas.core.raft.voters import VoterSet
 from barnabas.runtime.metrics import Reporter
 
 T = TypeVar("T")
@@ -57,6 +58,11 @@ class ClusterMetadata(ImageSource, Reporter, Protocol):
     @property
     def quorum(self) -> Quorum:
         """The quorum that commits changes, as far as this node knows."""
+        ...
+
+    @property
+    def voters(self) -> VoterSet:
+        """Who votes in the quorum, and where they listen, as far as this node knows."""
         ...
 
     @property

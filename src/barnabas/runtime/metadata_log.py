@@ -229,6 +229,11 @@ class MetadataLog:
         """This node's part in the quorum, for those who take its requests."""
         return self._driver
 
+    @property
+    def voters(self) -> VoterSet:
+        """Who votes, and where they listen, as far as this node knows."""
+        return self._driver.node.voters.current
+
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call with the records of every commit from now on, once they are applied.
 

@@ -67,6 +67,7 @@ class Channel:
             raise PeerBusy(f"{self._calls} calls to {self._name} are already waiting")
         deadline = self._loop.time() + timeout_s
         self._calls += 1
+        sent: SentRequest | None = None
         try:
             async with asyncio.timeout_at(deadline):
                 connection, version, body = await self._wait_turn(api_key, values, min_version, max_version)
@@ -74,6 +75,8 @@ class Channel:
                 frame = await self._wait_answer(connection, sent, deadline)
                 return await self._read(connection, api_key, version, frame)
         except TimeoutError:
+            if sent is None:
+                raise PeerUnreachable(f"{self._name} took no request within {timeout_s:g} s") from None
             raise PeerTimedOut(f"{self._name} did not answer within {timeout_s:g} s") from None
         finally:
             self._calls -= 1

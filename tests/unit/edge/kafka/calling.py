@@ -88,17 +88,17 @@ class Call:
     def is_answered(self) -> bool:
         return self._work is None or self._work.done()
 
-    async def bytes(self) -> bytes:
+    async def bytes(self, within_s: float = 20) -> bytes:
         """The frame of the answer; empty if there is none."""
         if self._work is not None:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(within_s):
                 self._answer = await self._work
         assert self._answer is not None
         return b"".join([await _read_all(piece) for piece in self._answer])
 
-    async def read(self) -> Any:
+    async def read(self, within_s: float = 20) -> Any:
         """The response, as kio reads it."""
-        frame = await self.bytes()
+        frame = await self.bytes(within_s)
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4
         assert frame[4:8] == b"\x00\x00\x00\x07"
         is_flexible = self._version >= self._api.flexible_from and self._api.key != 18

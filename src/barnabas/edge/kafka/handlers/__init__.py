@@ -1,8 +1,8 @@
 """The handlers of all APIs, one module for each, which registers itself (`registry`): a new one is found here.
 
-Beside them: `outcome` (refusals and deadlines), `operations` (what clients may do), `altering` and `committing` (shared
-by the APIs that alter settings and commit offsets), `fencing` (the error code for a fenced producer), and `walking`
-(over the partitions of a request).
+Beside them: `outcome` (refusals and deadlines), `operations` (what clients may do), `alive` (the nodes that they are
+told of), `altering` and `committing` (shared by the APIs that alter settings and commit offsets), `fencing` (the error
+code for a fenced producer), and `walking` (over the partitions of a request).
 """
 
 from importlib import import_module

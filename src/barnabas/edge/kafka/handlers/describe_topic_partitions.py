@@ -14,6 +14,7 @@ from barnabas.core.metadata.image import Image, PartitionState, Topic
 from barnabas.core.metadata.names import check_topic_name, is_internal
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import operations
+from barnabas.edge.kafka.handlers.alive import alive_ids
 from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
@@ -99,25 +100,26 @@ def _refused(
 
 
 def _topic(image: Image, topic: Topic, indexes: range, *, allowed: int) -> message.DescribeTopicPartitionsResponseTopic:
+    alive = alive_ids(image)
     return {
         "error_code": 0,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": is_internal(topic.name),
-        "partitions": [_partition(image, topic.partitions[index]) for index in indexes],
+        "partitions": [_partition(alive, topic.partitions[index]) for index in indexes],
         "topic_authorized_operations": allowed,
     }
 
 
-def _partition(image: Image, state: PartitionState) -> message.DescribeTopicPartitionsResponsePartition:
+def _partition(alive: frozenset[int], state: PartitionState) -> message.DescribeTopicPartitionsResponsePartition:
     return {
         "error_code": 0,
         "partition_index": state.partition,
-        "leader_id": state.leader if state.leader in image.nodes else _NO_LEADER,
+        "leader_id": state.leader if state.leader in alive else _NO_LEADER,
         "leader_epoch": state.leader_epoch,
         "replica_nodes": state.replicas,
         "isr_nodes": state.isr,
         "eligible_leader_replicas": (),
         "last_known_elr": (),
-        "offline_replicas": [node for node in state.replicas if node not in image.nodes],
+        "offline_replicas": [node for node in state.replicas if node not in alive],
     }
