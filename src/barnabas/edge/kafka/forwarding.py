@@ -72,11 +72,14 @@ class Forwarding:
                 except NotController as error:
                     # Nothing was done. If this node has become the controller meanwhile, it is its turn.
                     if not self._is_here():
-                        return [*await write(header, request, refusal_of(header.api.key, request, error))]
+                        return [*await write(header, request, self._refusal(header, request, error))]
             values = await carry_out(self._broker, header, request, asked)
             if self._is_here() or loop.time() >= deadline or not is_not_taken(codes_in(values)):
                 return [*await write(header, request, values)]
             await asyncio.sleep(RETRY_S)
+
+    def _refusal(self, header: RequestHeader, request: Any, error: BarnabasError) -> Values:
+        return refusal_of(header.api.key, request, error, self._broker.image)
 
     def _is_here(self) -> bool:
         """Whether this node is the active controller now: it may be another after any wait."""
@@ -93,14 +96,14 @@ class Forwarding:
             except NotController:
                 raise
             except BarnabasError as error:
-                return [*await write(header, request, refusal_of(header.api.key, request, error))]
+                return [*await write(header, request, self._refusal(header, request, error))]
             return [_length_of(data), header.correlation_id.to_bytes(_ID_SIZE, "big", signed=True), data[_ID_SIZE:]]
         answers: list[Values] = []
         if own.rest.resources:
             try:
                 answers = await self._send_rest(header, own.rest, asked, deadline)
             except BarnabasError as error:
-                answers = refusal_of(header.api.key, own.rest, error)["responses"]
+                answers = self._refusal(header, own.rest, error)["responses"]
         values = {**own.merged(answers), "throttle_time": asked.session.throttle_ms}
         return [*await write(header, request, values)]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.errors import BarnabasError
+from barnabas.core.metadata.image import Image
 from barnabas.edge.kafka.handlers.outcome import refused
 from barnabas.wire.apis import (
     ALTER_CONFIGS,
@@ -20,32 +21,35 @@ from barnabas.wire.responses import Values
 if TYPE_CHECKING:
     from barnabas.edge.kafka.handlers.outcome import Outcome
 
-    Refuse = Callable[[Any, Outcome], Values]
+    Refuse = Callable[[Any, Outcome, Image], Values]
 
 
-def refusal_of(api_key: int, request: Any, error: BarnabasError) -> Values:
-    """The answer: the same error for each item of the request, or once where the answer has a place for that."""
+def refusal_of(api_key: int, request: Any, error: BarnabasError, image: Image) -> Values:
+    """The answer: the same error for each item of the request, or once where the answer has a place for that.
+
+    The image has the items of a request for all there are.
+    """
     outcome = refused(error)
     refuse = _BY_ITEM.get(api_key)
-    return {**outcome} if refuse is None else refuse(request, outcome)
+    return {**outcome} if refuse is None else refuse(request, outcome, image)
 
 
-def _create_topics(request: Any, outcome: Outcome) -> Values:
+def _create_topics(request: Any, outcome: Outcome, _image: Image) -> Values:
     return {"topics": [{"name": topic.name, "configs": (), **outcome} for topic in request.topics]}
 
 
-def _delete_topics(request: Any, outcome: Outcome) -> Values:
+def _delete_topics(request: Any, outcome: Outcome, _image: Image) -> Values:
     named = [{"name": name, **outcome} for name in request.topic_names]
     return {
         "responses": [*named, *({"name": each.name, "topic_id": each.topic_id, **outcome} for each in request.topics)]
     }
 
 
-def _create_partitions(request: Any, outcome: Outcome) -> Values:
+def _create_partitions(request: Any, outcome: Outcome, _image: Image) -> Values:
     return {"results": [{"name": topic.name, **outcome} for topic in request.topics]}
 
 
-def _alter_configs(request: Any, outcome: Outcome) -> Values:
+def _alter_configs(request: Any, outcome: Outcome, _image: Image) -> Values:
     return {
         "responses": [
             {"resource_type": each.resource_type, "resource_name": each.resource_name, **outcome}
@@ -54,10 +58,14 @@ def _alter_configs(request: Any, outcome: Outcome) -> Values:
     }
 
 
-def _elect_leaders(request: Any, outcome: Outcome) -> Values:
+def _elect_leaders(request: Any, outcome: Outcome, image: Image) -> Values:
+    if request.topic_partitions is None:
+        wanted = [(topic.name, tuple(topic.partitions)) for topic in image.topics.values()]
+    else:
+        wanted = [(each.topic, each.partitions) for each in request.topic_partitions]
     results = [
-        {"topic": each.topic, "partition_result": [{"partition_id": number, **outcome} for number in each.partitions]}
-        for each in request.topic_partitions or ()
+        {"topic": topic, "partition_result": [{"partition_id": number, **outcome} for number in partitions]}
+        for topic, partitions in wanted
     ]
     return {"error_code": outcome["error_code"], "replica_election_results": results}
 

@@ -74,6 +74,7 @@ class FakeMetadata:
         self.image = Image()
         self.applied_offset = 0
         self.before_commit: Callable[[], None] = lambda: None
+        self.delays_s: list[float] = []  # of the next commits
         quorum.nodes[node_id] = self
 
     @property
@@ -92,7 +93,7 @@ class FakeMetadata:
         return self._quorum.leader_id == self._node_id and self.applied_offset == len(self._quorum.commits)
 
     async def commit(self, decide: Decide[T]) -> T:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(self.delays_s.pop(0) if self.delays_s else 0.001)
         self.before_commit()
         if not self.is_active:
             raise NotController("this node does not lead the quorum")
