@@ -16,13 +16,15 @@ from random import Random
 from typing import Final
 from uuid import UUID
 
+import msgspec
+
 from barnabas.core.errors import BarnabasError
 from barnabas.core.metadata import allocate_producer_ids, register_node
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import Endpoint as BrokerEndpoint
 from barnabas.core.metadata.records import MetadataRecord, encode_record
 from barnabas.core.raft.state import Leader, RaftConfig
-from barnabas.core.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from barnabas.core.raft.voters import NO_VOTERS, Endpoint, ReplicaKey, Voter, VoterSet
 from barnabas.edge.kafka.server import KafkaServer
 from barnabas.node import Node, Ports
 from barnabas.runtime.connections import ConnectionLimits, Connections
@@ -30,7 +32,7 @@ from barnabas.runtime.logs import Logs
 from barnabas.runtime.metadata_log import MetadataLog, MetadataLogConfig
 from barnabas.runtime.offload import Threads
 from barnabas.runtime.peers import PeerLimits, Peers
-from barnabas.runtime.raft_driver.peers import WirePeers
+from barnabas.runtime.raft_driver.peers import WirePeers, bootstrap_ids
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.testing.disk import Keep
@@ -95,7 +97,7 @@ class WireNode:
             dice=ports.dice,
             replica=self.key,
             cluster_id=CLUSTER,
-            static_voters=world.voters,
+            static_voters=self._static_voters(),
             raft=world.times,
             config=MetadataLogConfig(max_records_between_snapshots=world.records_between_snapshots),
         )
@@ -117,7 +119,13 @@ class WireNode:
             assert broker.quorum is not None
             broker.quorum.peers = wire
             self.metadata = metadata
-            await metadata.start(tasks, wire, endpoints=[self.endpoint])
+            await metadata.start(tasks, wire, endpoints=[self.endpoint], joins=True)
+
+    def _static_voters(self) -> VoterSet | None:
+        """A fixed list; else the first node forms the quorum, and the others join it."""
+        if self.world.is_fixed:
+            return self.world.voters
+        return None if self.node_id == min(self.world.nodes) else NO_VOTERS
 
     def stop(self, keep: Keep | None) -> None:
         """Cut the power, or end the process alone."""
@@ -137,8 +145,9 @@ class WireWorld:
         self.counts: Counter[str] = Counter()
         self.nodes = {node_id: WireNode(self, node_id) for node_id in (1, 2, 3)}
         self.voters = VoterSet.of(Voter(ReplicaKey(node.node_id), (node.endpoint,)) for node in self.nodes.values())
-        self.bootstrap: Sequence[tuple[str, int]] = ()
-        self.times = TIMES
+        self.is_fixed = self.random.random() < 0.5
+        self.bootstrap: Sequence[tuple[str, int]] = [] if self.is_fixed else [("node-1", PORT), ("node-2", PORT)]
+        self.times = msgspec.structs.replace(TIMES, bootstrap_ids=bootstrap_ids(len(self.bootstrap)))
         self.records_between_snapshots = self.random.choice([5, 25, 1000])
         self.images: dict[int, str] = {}
         self.leaders: dict[int, int] = {}
@@ -271,12 +280,18 @@ class Trouble:
             assert node.metadata is not None
             for ids in world.acknowledged:
                 require(node.metadata.image.next_producer_id >= ids.stop, f"{node.name} has lost {ids}")
+            voters = node.metadata.driver.node.voters.current
+            require(len(voters.voters) == len(world.nodes), f"{node.name} knows the voters {voters} alone")
             world.counts["snapshot fetched"] += node.metadata.driver.node.log.start_offset > 0
 
     def _is_whole(self) -> bool:
         found = [node.metadata for node in self._world.nodes.values() if node.metadata is not None]
         ends = {metadata.applied_offset for metadata in found} | {metadata.end_offset for metadata in found}
-        return len(found) == len(self._world.nodes) and len(ends) == 1
+        return len(found) == len(self._world.nodes) and len(ends) == 1 and self._has_joined(found)
+
+    def _has_joined(self, found: Sequence[MetadataLog]) -> bool:
+        """Whether all of them vote."""
+        return all(each.driver.node.is_voter for each in found)
 
 
 def run_seed(seed: int) -> tuple[Counter[str], str]:

@@ -38,6 +38,8 @@ from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.raft_driver import NoPeers, QuorumPeers, RaftDriver
 from barnabas.runtime.raft_driver.describing import describe
+from barnabas.runtime.raft_driver.joining import keep_place
+from barnabas.runtime.raft_driver.peers import WirePeers
 from barnabas.runtime.turns import in_turns
 from barnabas.storage.config import FOREVER, LogConfig
 from barnabas.storage.data_dir import DataDir
@@ -98,6 +100,7 @@ class MetadataLog:
         self._is_closed = False
         self._commits = self._snapshots_taken = 0
         self._snapshot_task: asyncio.Task[None] | None = None
+        self._place_task: asyncio.Task[None] | None = None
         self.snapshot: SnapshotId | None = loaded.snapshot
         """The newest snapshot."""
         self.notes = tuple(loaded.notes)
@@ -160,11 +163,16 @@ class MetadataLog:
         )
 
     async def start(
-        self, tasks: asyncio.TaskGroup, peers: QuorumPeers | None = None, *, endpoints: Sequence[Endpoint] = ()
+        self,
+        tasks: asyncio.TaskGroup,
+        peers: QuorumPeers | None = None,
+        *,
+        endpoints: Sequence[Endpoint] = (),
+        joins: bool = False,
     ) -> None:
         """Take part in the quorum; a sole voter leads when this returns, unless there is no room on the disk.
 
-        `endpoints`: where other nodes of the quorum find this one.
+        `endpoints`: where other nodes of the quorum find this one. `joins`: it becomes a voter by itself.
         """
         self._driver.node.listen_at(endpoints)
         if peers is not None:
@@ -173,6 +181,8 @@ class MetadataLog:
         self._applied.on_applied = lambda: self._take_snapshot_if_due(tasks)
         tasks.create_task(self._driver.run(), name="quorum")
         await self._driver.wait_started()
+        if isinstance(peers, WirePeers):
+            self._place_task = tasks.create_task(keep_place(self._driver.node, peers, joins=joins))
 
     @property
     def image(self) -> Image:
@@ -354,6 +364,8 @@ class MetadataLog:
     async def close(self) -> None:
         """Let the commits in progress finish and refuse all others. The log is closed with its data directory."""
         self._is_closed = True
+        if self._place_task is not None:
+            self._place_task.cancel()
         async with self._turn:
             last = self._applied.last_commit
         if last is not None:

@@ -10,6 +10,7 @@ import msgspec
 
 from barnabas.core.errors import InconsistentClusterId, NotController, UnknownLeaderEpoch
 from barnabas.core.raft import following, leading, membership, snapshots, transitions, voting
+from barnabas.core.raft.joining import VoterChange, due_change
 from barnabas.core.raft.leading import ReplicaDescription
 from barnabas.core.raft.log_view import BOOTSTRAP_SNAPSHOT, EpochStart, LogView, SnapshotId
 from barnabas.core.raft.messages import (
@@ -316,6 +317,10 @@ class RaftNode:
         refusal = leading.check_for_leader(self._state, self._state.cluster_id, epoch)
         if refusal is not None:
             raise refusal(f"node {self._state.node_id} is in epoch {self._state.epoch}, led by {self._state.leader_id}")
+
+    def due_change(self, *, joins: bool) -> VoterChange | None:
+        """What this node has to ask of the leader for its place among the voters, see `joining`."""
+        return due_change(self._state, joins=joins)
 
     # What administrators ask
 

@@ -6,7 +6,7 @@ servers, of which only the address is known, have negative ids.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from barnabas.core.raft.messages import FetchRequest, FetchSnapshotRequest, Request
 from barnabas.core.raft.voters import Endpoint, VoterSet
@@ -15,11 +15,14 @@ from barnabas.runtime.peers.channel import Address
 from barnabas.runtime.raft_driver import wire_answers, wire_requests
 from barnabas.runtime.raft_driver.ports import Answer
 from barnabas.runtime.raft_driver.wire_answers import LeaderAt
+from barnabas.wire.apis import Api
+from barnabas.wire.writing import Values
 
 FIRST_BOOTSTRAP_ID: Final = -2
 VOTES: Final = "quorum votes"
 FETCHES: Final = "quorum fetches"
 SNAPSHOTS: Final = "quorum snapshots"
+CHANGES: Final = "quorum changes"
 
 
 def bootstrap_ids(count: int) -> tuple[int, ...]:
@@ -64,6 +67,10 @@ class WirePeers:
         if leader is not None:
             self.note_leader(leader)
         return answer
+
+    async def call(self, to: int, api: Api, values: Values) -> Any:
+        """Ask a node for what is not of Raft itself."""
+        return await self._peer(to).call(api.key, values, timeout_s=self._timeout_s, purpose=CHANGES)
 
     def _peer(self, to: int) -> Peer:
         if to > FIRST_BOOTSTRAP_ID:
