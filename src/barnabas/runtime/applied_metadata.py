@@ -31,6 +31,7 @@ from barnabas.storage.metadata_snapshot import SnapshotContents
 from barnabas.storage.quorum_log import QuorumLog
 
 _READ_BYTES: Final = 1024 * 1024
+_RETRY_S: Final = 0.1
 
 
 class Commit(Proposal):
@@ -84,6 +85,7 @@ class AppliedMetadata:
         """Why nothing is applied any more, if that is so."""
         self.bytes_applied, self.records_applied = loaded.replayed_bytes, loaded.replayed_records
         """Since the last snapshot."""
+        self.snapshots_received = 0
         self.on_applied: Callable[[], None] = lambda: None
         self.begin: Callable[[Coroutine[Any, Any, None]], object] = _nobody_runs
         """Runs what takes longer."""
@@ -195,6 +197,7 @@ class AppliedMetadata:
         self._position = snapshot.end_offset
         self.high_watermark = max(self.high_watermark, snapshot.end_offset)
         self.bytes_applied = self.records_applied = 0
+        self.snapshots_received += 1
         if contents is not None:
             new = Image()
             _apply_all(new, [decode_record(record) for record in contents.records])
@@ -272,6 +275,8 @@ class AppliedMetadata:
                 if self._position != start:
                     continue  # a snapshot took the place of the log
                 await self._apply_read(data)
+                if self._position == start:
+                    await asyncio.sleep(_RETRY_S)  # a snapshot is about to: there is no room for a new log yet
         finally:
             self._is_reading = False
         self._advance()

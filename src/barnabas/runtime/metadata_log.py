@@ -271,6 +271,11 @@ class MetadataLog:
         metrics.counter(
             "metadata_snapshots_total", "Metadata snapshots that were taken.", lambda: self._snapshots_taken
         )
+        metrics.counter(
+            "metadata_snapshots_received_total",
+            "Metadata snapshots that another node sent, and that replaced the log.",
+            lambda: self._applied.snapshots_received,
+        )
 
     # Committing
 

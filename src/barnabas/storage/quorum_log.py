@@ -166,11 +166,14 @@ class QuorumLog:
                 self._snapshots.remove(each)
 
     def take_snapshot(self, snapshot: SnapshotId) -> None:
-        """Have a snapshot that was received, or whose log a crash has kept from beginning anew, replace the log."""
-        with self.health.guarded(is_final=True):
+        """Have a snapshot that was received, or whose log a crash has kept from beginning anew, replace the log.
+
+        Refused where there is no room: then it must be called again until there is, and nothing else before.
+        """
+        with self.health.guarded():
             if snapshot not in self._snapshots.ids():
                 self._snapshots.take_received(snapshot)
-        reset_to(self._log, snapshot.end_offset)
+        reset_to(self._log, snapshot.end_offset, is_repeated=True)
         with self.health.guarded():
             self._remove_before(snapshot)
 

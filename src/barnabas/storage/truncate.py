@@ -77,15 +77,19 @@ def _prepare_cut(log: Log, kept: Segment, end_offset: int) -> None:
         raise
 
 
-def reset_to(log: Log, offset: int) -> None:
-    """Remove everything and continue at `offset`: for a follower whose leader no longer has its records."""
+def reset_to(log: Log, offset: int, *, is_repeated: bool = False) -> None:
+    """Remove everything and continue at `offset`: for a follower whose leader no longer has its records.
+
+    Every step can be taken again. `is_repeated`: where there is no room half way, the caller does so until there is,
+    and does nothing else to the log meanwhile.
+    """
     with log.context.health.guarded():
         log.flush()  # the names of a new log; the rest is about to go
         log.context.checkpoints.lower_recovery_point(log.partition, 0)
         # Of a start that only the name of the first segment tells, nothing would be left.
         log.context.checkpoints.set_log_start(log.partition, log.log_start_offset)
         log.context.checkpoints.write_log_starts()
-    with log.context.health.guarded(is_final=True):
+    with log.context.health.guarded(is_final=not is_repeated):
         for segment in reversed(log.segments):
             segment.remove()
         log.producer_files.remove_beyond(-1)

@@ -71,7 +71,7 @@ class DiskWork:
             )
         else:
             assert isinstance(operation, ResetToSnapshot), "a snapshot is finished beside the line"
-            self.log.take_snapshot(operation.snapshot)
+            await self._insist(lambda: _at_once(self.log.take_snapshot, operation.snapshot))
             self._follower.begin_anew(operation.snapshot, self._received.pop(operation.snapshot, None))
             self._received.clear()
 

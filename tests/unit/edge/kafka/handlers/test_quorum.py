@@ -1,0 +1,310 @@
+"""The requests of the quorum at a node that leads it alone: what it answers, and strangers that it refuses."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from barnabas.core.metadata.names import METADATA_TOPIC
+from barnabas.core.raft.voters import Endpoint
+from barnabas.runtime.raft_driver.peers import WirePeers
+from barnabas.runtime.raft_driver.wire_requests import METADATA_TOPIC_ID
+from barnabas.services.broker import Broker
+from barnabas.services.settings.broker_config import BrokerConfig
+from barnabas.wire.apis import (
+    ADD_RAFT_VOTER,
+    BEGIN_QUORUM_EPOCH,
+    DESCRIBE_QUORUM,
+    END_QUORUM_EPOCH,
+    FETCH,
+    FETCH_SNAPSHOT,
+    REMOVE_RAFT_VOTER,
+    UPDATE_RAFT_VOTER,
+    VOTE,
+    Api,
+)
+from tests.unit.edge.kafka.calling import Caller, FakeConnection
+from tests.unit.edge.kafka.support import NODE_ID, ask, config_of, run
+
+Scenario = Callable[[Broker], Awaitable[None]]
+STRANGER = UUID(int=99)
+
+
+def about(**partition: Any) -> dict[str, Any]:
+    return {"topics": [{"topic_name": METADATA_TOPIC, "partitions": [partition]}]}
+
+
+def vote(epoch: int, **fields: Any) -> dict[str, Any]:
+    """A candidate whose log is longer than any."""
+    partition = {"replica_id": 2, "replica_epoch": epoch, "last_offset": 10_000, "last_offset_epoch": epoch - 1}
+    return about(**{**partition, **fields})
+
+
+def snapshot(epoch: int, topic: str = METADATA_TOPIC, partition: int = 0) -> dict[str, Any]:
+    asked = {"partition": partition, "current_leader_epoch": epoch, "snapshot_id": {"end_offset": 1, "epoch": 1}}
+    return {"topics": [{"name": topic, "partitions": [asked]}]}
+
+
+def only(answer: Any) -> Any:
+    """The one partition of an answer that is none as a whole."""
+    assert answer.error_code is ErrorCode.none
+    return answer.topics[0].partitions[0]
+
+
+def epoch_of(broker: Broker) -> int:
+    assert broker.quorum is not None
+    return broker.quorum.epoch
+
+
+@pytest.mark.parametrize("api", [VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH_SNAPSHOT])
+def test_a_node_of_another_cluster_is_refused_as_a_whole(api: Api) -> None:
+    async def scenario(broker: Broker) -> None:
+        answer = await ask(broker, api, 1, cluster_id="another", topics=[])
+        assert answer.error_code is ErrorCode.inconsistent_cluster_id
+        assert answer.topics == ()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("api", [VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH])
+def test_another_partition_is_an_invalid_request(api: Api) -> None:
+    async def scenario(broker: Broker) -> None:
+        for topics in ([], [{"topic_name": "other", "partitions": [{}]}], about(partition_index=1)["topics"]):
+            answer = await ask(broker, api, 1, topics=topics)
+            assert answer.error_code is ErrorCode.invalid_request
+
+    run(scenario)
+
+
+def test_a_leader_grants_no_vote_in_its_epoch_and_says_who_leads() -> None:
+    async def scenario(broker: Broker) -> None:
+        epoch = epoch_of(broker)
+        answered = only(await ask(broker, VOTE, 2, voter_id=NODE_ID, **vote(epoch)))
+        assert answered.error_code is ErrorCode.none
+        assert (answered.vote_granted, answered.leader_id, answered.leader_epoch) == (False, NODE_ID, epoch)
+
+    run(scenario)
+
+
+def test_an_old_epoch_is_fenced_and_hears_of_the_new_one() -> None:
+    async def scenario(broker: Broker) -> None:
+        epoch = epoch_of(broker)
+        for api, request in (
+            (VOTE, vote(epoch - 1, last_offset_epoch=0)),
+            (BEGIN_QUORUM_EPOCH, about(leader_id=2, leader_epoch=epoch - 1)),
+            (END_QUORUM_EPOCH, about(leader_id=2, leader_epoch=epoch - 1)),
+        ):
+            answered = only(await ask(broker, api, 1, **request))
+            assert answered.error_code is ErrorCode.fenced_leader_epoch
+            assert (answered.leader_id, answered.leader_epoch) == (NODE_ID, epoch)
+
+    run(scenario)
+
+
+def test_a_vote_for_another_voter_is_refused_by_the_key_of_its_receiver() -> None:
+    async def scenario(broker: Broker) -> None:
+        answered = only(await ask(broker, VOTE, 2, voter_id=7, **vote(epoch_of(broker))))
+        assert answered.error_code is ErrorCode.invalid_voter_key
+
+    run(scenario)
+
+
+def test_a_second_leader_of_an_epoch_cannot_be() -> None:
+    async def scenario(broker: Broker) -> None:
+        epoch = epoch_of(broker)
+        for api in (BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH):
+            for leader_id in (2, -1):
+                answered = only(await ask(broker, api, 1, **about(leader_id=leader_id, leader_epoch=epoch)))
+                assert answered.error_code is ErrorCode.invalid_request
+        assert broker.metadata.is_active
+
+    run(scenario)
+
+
+def test_snapshots_that_are_not_there_and_partitions_that_have_none_are_refused() -> None:
+    async def scenario(broker: Broker) -> None:
+        epoch = epoch_of(broker)
+        for request, expected in (
+            (snapshot(epoch), ErrorCode.snapshot_not_found),
+            (snapshot(epoch - 1), ErrorCode.fenced_leader_epoch),
+            (snapshot(epoch + 1), ErrorCode.unknown_leader_epoch),
+            (snapshot(epoch, topic="other"), ErrorCode.unknown_topic_or_partition),
+            (snapshot(epoch, partition=3), ErrorCode.unknown_topic_or_partition),
+        ):
+            assert only(await ask(broker, FETCH_SNAPSHOT, 1, **request)).error_code is expected
+
+    run(scenario)
+
+
+# Fetch on a listener for controllers
+
+
+def controllers() -> BrokerConfig:
+    return config_of(
+        listeners="PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093", controller_listener_names="CONTROLLER"
+    )
+
+
+class ForControllers(FakeConnection):
+    listener = "CONTROLLER"
+
+
+def metadata_log(epoch: int, offset: int = 0, topic_id: UUID = METADATA_TOPIC_ID, **fields: Any) -> dict[str, Any]:
+    partition = {
+        "partition": 0,
+        "current_leader_epoch": epoch,
+        "fetch_offset": offset,
+        "last_fetched_epoch": 0,
+        "replica_directory_id": STRANGER,
+    }
+    return {
+        "max_wait": 0,
+        "replica_state": {"replica_id": 7},
+        "topics": [{"topic_id": topic_id, "partitions": [{**partition, **fields}]}],
+    }
+
+
+async def fetch(broker: Broker, **request: Any) -> Any:
+    return await Caller(broker, ForControllers()).request(FETCH, 18, **request).read()
+
+
+def test_an_observer_fetches_the_metadata_log_and_is_seen() -> None:
+    async def scenario(broker: Broker) -> None:
+        epoch = epoch_of(broker)
+        answer = await fetch(broker, **metadata_log(epoch))
+        (topic,) = answer.responses
+        (partition,) = topic.partitions
+        assert topic.topic_id == METADATA_TOPIC_ID
+        assert partition.error_code is ErrorCode.none
+        assert partition.current_leader.leader_id == NODE_ID
+        assert partition.current_leader.leader_epoch == epoch
+        assert partition.high_watermark == broker.metadata.applied_offset
+        assert partition.records
+
+        described = await ask(
+            broker, DESCRIBE_QUORUM, 2, topics=[{"topic_name": METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]
+        )
+        (observer,) = only(described).observers
+        assert (observer.replica_id, observer.replica_directory_id, observer.log_end_offset) == (7, STRANGER, 0)
+        assert observer.last_fetch_timestamp > 0
+        assert observer.last_caught_up_timestamp == -1
+
+    run(scenario, controllers())
+
+
+def test_a_fetch_that_does_not_fit_is_refused_with_the_leader() -> None:
+    async def scenario(broker: Broker) -> None:
+        epoch = epoch_of(broker)
+        for request, expected in (
+            (metadata_log(epoch - 1), ErrorCode.fenced_leader_epoch),
+            (metadata_log(epoch + 1), ErrorCode.unknown_leader_epoch),
+            (metadata_log(epoch, offset=-1), ErrorCode.invalid_request),
+            (metadata_log(epoch, last_fetched_epoch=epoch + 1), ErrorCode.invalid_request),
+            ({**metadata_log(epoch), "replica_state": {"replica_id": NODE_ID}}, ErrorCode.invalid_request),
+            ({**metadata_log(epoch), "max_wait": -1}, ErrorCode.invalid_request),
+        ):
+            (partition,) = (await fetch(broker, **request)).responses[0].partitions
+            assert partition.error_code is expected
+            assert partition.current_leader.leader_id == NODE_ID
+            assert not partition.records
+
+    run(scenario, controllers())
+
+
+def test_a_log_that_differs_is_told_where() -> None:
+    async def scenario(broker: Broker) -> None:
+        epoch = epoch_of(broker)
+        end_offset = broker.metadata.applied_offset
+        answer = await fetch(broker, **metadata_log(epoch, end_offset + 5, last_fetched_epoch=epoch))
+        (partition,) = answer.responses[0].partitions
+        assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (epoch, end_offset)
+
+    run(scenario, controllers())
+
+
+def test_other_topics_and_other_clusters_get_no_fetch_there() -> None:
+    async def scenario(broker: Broker) -> None:
+        epoch = epoch_of(broker)
+        other = await fetch(broker, **metadata_log(epoch, topic_id=UUID(int=5)))
+        assert (other.error_code, other.responses) == (ErrorCode.invalid_request, ())
+        nothing = await fetch(broker, max_wait=0, topics=[])
+        assert nothing.error_code is ErrorCode.invalid_request
+        stranger = await fetch(broker, cluster_id="another", **metadata_log(epoch))
+        assert (stranger.error_code, stranger.responses) == (ErrorCode.inconsistent_cluster_id, ())
+
+    run(scenario, controllers())
+
+
+# Voters
+
+
+def voter(node_id: int = 2, directory_id: UUID | None = STRANGER, **fields: Any) -> dict[str, Any]:
+    listeners = [{"name": "CONTROLLER", "host": "two", "port": 9093}]
+    return {"voter_id": node_id, "voter_directory_id": directory_id, "listeners": listeners, **fields}
+
+
+def test_changes_of_voters_that_cannot_be_are_refused() -> None:
+    async def scenario(broker: Broker) -> None:
+        for api, request, expected in (
+            (ADD_RAFT_VOTER, voter(cluster_id="another"), ErrorCode.inconsistent_cluster_id),
+            (ADD_RAFT_VOTER, voter(directory_id=None), ErrorCode.invalid_request),
+            (ADD_RAFT_VOTER, voter(listeners=[]), ErrorCode.invalid_request),
+            (ADD_RAFT_VOTER, voter(node_id=-1), ErrorCode.invalid_request),
+            (ADD_RAFT_VOTER, voter(), ErrorCode.unsupported_version),  # this node knows no directory id: fixed
+            (REMOVE_RAFT_VOTER, voter(cluster_id="another"), ErrorCode.inconsistent_cluster_id),
+            (REMOVE_RAFT_VOTER, voter(directory_id=None), ErrorCode.invalid_request),
+            (REMOVE_RAFT_VOTER, voter(), ErrorCode.unsupported_version),
+        ):
+            answer = await ask(broker, api, 0, **request)
+            assert answer.error_code is expected
+            assert answer.error_message
+
+    run(scenario)
+
+
+def test_a_voter_that_cannot_be_updated_hears_who_leads() -> None:
+    async def scenario(broker: Broker) -> None:
+        epoch = epoch_of(broker)
+        versions = {"min_supported_version": 0, "max_supported_version": 1}
+        for request, expected in (
+            (voter(current_leader_epoch=epoch, cluster_id="another"), ErrorCode.inconsistent_cluster_id),
+            (voter(current_leader_epoch=epoch - 1), ErrorCode.fenced_leader_epoch),
+            (voter(current_leader_epoch=epoch + 1), ErrorCode.unknown_leader_epoch),
+            (voter(current_leader_epoch=epoch, directory_id=None), ErrorCode.invalid_request),
+            (voter(current_leader_epoch=epoch), ErrorCode.unsupported_version),
+        ):
+            answer = await ask(broker, UPDATE_RAFT_VOTER, 0, k_raft_version_feature=versions, **request)
+            assert answer.error_code is expected
+            assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (NODE_ID, epoch)
+
+    run(scenario)
+
+
+def test_a_leader_is_found_where_the_answers_say() -> None:
+    class Silent:
+        """Nobody is moved anywhere."""
+
+    async def scenario(broker: Broker) -> None:
+        assert broker.quorum is not None
+        peers: Any = Silent()
+        broker.quorum.peers = WirePeers(peers, node_id=NODE_ID, listener="C", endpoints=[Endpoint("C", "me", 9093)])
+        answer = await ask(broker, VOTE, 2, **vote(epoch_of(broker)))
+        (found,) = answer.node_endpoints
+        assert (found.node_id, found.host, found.port) == (NODE_ID, "me", 9093)
+
+    run(scenario)
+
+
+def test_a_node_that_does_not_lead_describes_nothing() -> None:
+    async def scenario(broker: Broker) -> None:
+        epoch = epoch_of(broker) + 1
+        only(await ask(broker, BEGIN_QUORUM_EPOCH, 1, **about(leader_id=2, leader_epoch=epoch)))
+        request = {"topics": [{"topic_name": METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]}
+        answered = only(await ask(broker, DESCRIBE_QUORUM, 2, **request))
+        assert answered.error_code is ErrorCode.not_leader_or_follower
+        for api in (ADD_RAFT_VOTER, REMOVE_RAFT_VOTER):
+            assert (await ask(broker, api, 0, **voter())).error_code is ErrorCode.not_leader_or_follower
+
+    run(scenario)
