@@ -7,9 +7,6 @@ nothing, or is refused, is answered when all that it was made on is committed.
 Invariants: the image is what a replay of the log up to `applied_offset` makes; a commit that returned is committed; one
 that a crash interrupted is there whole or not at all. One whose node lost the leadership or its disk meanwhile is
 answered as unknown.
-
-A snapshot spares the replay, and the log before it. The one before the newest is kept, and the log from there on, so
-that damage to one file costs nothing.
 """
 
 import asyncio
@@ -18,15 +15,13 @@ from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar, cast
 from uuid import UUID
 
-import msgspec
-
 from barnabas.core.errors import BarnabasError, ControllerBusy, NotController, StorageError, StorageExhausted
 from barnabas.core.metadata.commits import encode_batches
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.levels import check_level
 from barnabas.core.metadata.names import METADATA_PARTITION
 from barnabas.core.metadata.quorum import Quorum
-from barnabas.core.metadata.records import MetadataRecord, encode_record
+from barnabas.core.metadata.records import MetadataRecord
 from barnabas.core.raft.node import RaftNode
 from barnabas.core.raft.state import RaftConfig
 from barnabas.core.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
@@ -40,6 +35,7 @@ from barnabas.runtime.raft_driver import NoPeers, QuorumPeers, RaftDriver
 from barnabas.runtime.raft_driver.describing import describe
 from barnabas.runtime.raft_driver.joining import keep_place
 from barnabas.runtime.raft_driver.peers import WirePeers
+from barnabas.runtime.snapshot_taking import SnapshotConfig, SnapshotTaking
 from barnabas.runtime.turns import in_turns
 from barnabas.storage.config import FOREVER, LogConfig
 from barnabas.storage.data_dir import DataDir
@@ -56,13 +52,9 @@ METADATA_LOG_CONFIG: Final = LogConfig(
 """Only snapshots decide what of this log may be deleted."""
 
 
-class MetadataLogConfig(msgspec.Struct, frozen=True, kw_only=True):
+class MetadataLogConfig(SnapshotConfig, frozen=True, kw_only=True):
     """The settings of the metadata log."""
 
-    max_record_bytes_between_snapshots: int = 20 * 1024 * 1024
-    """A snapshot is taken after so many bytes of log."""
-    max_records_between_snapshots: int = 200_000
-    """A snapshot is taken after so many records."""
     max_waiting_commits: int = 1000
     """Commits that are not done, decided or not; one more is refused."""
 
@@ -89,7 +81,6 @@ class MetadataLog:
         config: MetadataLogConfig,
     ) -> None:
         self._log = log
-        self._offload = offload
         self._clock = clock
         self._config = config
         self._applied = AppliedMetadata(log, loaded, offload)
@@ -98,11 +89,10 @@ class MetadataLog:
         self._under_way = 0
         self._assumed: list[MetadataRecord] = []  # applied, and not written yet: see `assume`
         self._is_closed = False
-        self._commits = self._snapshots_taken = 0
-        self._snapshot_task: asyncio.Task[None] | None = None
+        self._commits = 0
+        self._snapshots = SnapshotTaking(log, self._applied, self._driver, offload=offload, config=config)
+        self._snapshots.newest = loaded.snapshot
         self._place_task: asyncio.Task[None] | None = None
-        self.snapshot: SnapshotId | None = loaded.snapshot
-        """The newest snapshot."""
         self.notes = tuple(loaded.notes)
         """Findings of opening the log, for the operator."""
 
@@ -178,7 +168,7 @@ class MetadataLog:
         if peers is not None:
             self._driver.use_peers(peers)
         self._applied.begin = tasks.create_task
-        self._applied.on_applied = lambda: self._take_snapshot_if_due(tasks)
+        self._applied.on_applied = lambda: self._snapshots.take_if_due(tasks)
         tasks.create_task(self._driver.run(), name="quorum")
         await self._driver.wait_started()
         if isinstance(peers, WirePeers):
@@ -269,7 +259,7 @@ class MetadataLog:
         metrics.counter("metadata_commits_total", "Metadata changes that were written.", lambda: self._commits)
         metrics.gauge("metadata_commits_waiting", "Metadata changes that wait.", lambda: self._under_way)
         metrics.counter(
-            "metadata_snapshots_total", "Metadata snapshots that were taken.", lambda: self._snapshots_taken
+            "metadata_snapshots_total", "Metadata snapshots that were taken.", lambda: self._snapshots.taken
         )
         metrics.counter(
             "metadata_snapshots_received_total",
@@ -378,39 +368,14 @@ class MetadataLog:
         await self.wait_snapshot()
         await self._driver.close()
 
-    # Snapshots. A commit that brings one about does not wait for it.
-
-    def _take_snapshot_if_due(self, tasks: asyncio.TaskGroup) -> None:
-        applied, config = self._applied, self._config
-        is_due = (
-            applied.bytes_applied >= config.max_record_bytes_between_snapshots
-            or applied.records_applied >= config.max_records_between_snapshots
-        )
-        if is_due and applied.is_between_commits and (self._snapshot_task is None or self._snapshot_task.done()):
-            end_offset, node = self.applied_offset, self._driver.node
-            epoch = node.log.epoch_at(end_offset - 1)
-            if epoch is None:
-                return  # a snapshot that was received ends here
-            applied.bytes_applied = applied.records_applied = 0
-            snapshot, voters = SnapshotId(end_offset, epoch), node.voters.recorded_at(end_offset)
-            self._snapshot_task = tasks.create_task(self._take_snapshot(self.image.fork(), snapshot, voters))
+    @property
+    def snapshot(self) -> SnapshotId | None:
+        """The newest snapshot that this node has taken or started from."""
+        return self._snapshots.newest
 
     async def wait_snapshot(self) -> None:
         """Until the snapshot that is being taken, if there is one, is there."""
-        if self._snapshot_task is not None:
-            await asyncio.wait([self._snapshot_task])
-
-    async def _take_snapshot(self, image: Image, snapshot: SnapshotId, voters: VoterSet) -> None:
-        """Of an image that nobody changes any more."""
-        records = [encode_record(record) async for record in in_turns(image.to_records())]
-        try:
-            await self._offload.run(lambda: self._log.write_snapshot(snapshot, records, voters))
-        except OSError as error:
-            self._log.health.fail(error)
-            return
-        self.snapshot = snapshot
-        self._snapshots_taken += 1
-        await self._driver.forget_history()
+        await self._snapshots.wait()
 
 
 async def _settled(appended: "asyncio.Future[None]") -> None:

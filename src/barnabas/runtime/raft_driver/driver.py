@@ -27,7 +27,7 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.raft_driver.disk_work import DiskWork, Flushed
-from barnabas.runtime.raft_driver.exchange import Exchange, refuse
+from barnabas.runtime.raft_driver.exchange import Exchange, end, refuse
 from barnabas.runtime.raft_driver.ports import Answer, LogFollower, Proposal, QuorumPeers
 from barnabas.storage.quorum_log import QuorumLog
 
@@ -176,7 +176,7 @@ class RaftDriver:
         def step(now_ms: int) -> Output:
             output = change(self._node, token, now_ms)
             if not is_awaited:
-                _end(token, None)
+                end(token, None)
             return output
 
         self._put(_Work(step, refuse=lambda refusal: refuse(token, refusal)))
@@ -188,12 +188,12 @@ class RaftDriver:
 
         def forget(now_ms: int) -> Output:
             kept, start_offset = self._log.forget_history()
-            _end(token, None)
+            end(token, None)
             return self._node.snapshots_kept(kept, log_start_offset=start_offset, now_ms=now_ms)
 
         def refuse(refusal: BarnabasError) -> None:
             log.warning("the metadata log stays as long as it is: %s", refusal)
-            _end(token, None)
+            end(token, None)
 
         if self._failure is None and not self._is_closed:
             self._put(_Work(forget, refuse=refuse))
@@ -282,7 +282,7 @@ class RaftDriver:
         self._note_leading()
         for change in output.changes:
             assert isinstance(change.token, asyncio.Future)
-            _end(change.token, change.error)
+            end(change.token, change.error)
 
     def _note_leading(self) -> None:
         before, self._leading = self._leading, self.leading_epoch
@@ -399,12 +399,3 @@ async def _let_others_join() -> None:
 
 def _raise(error: StorageError) -> Output:
     raise error
-
-
-def _end(token: asyncio.Future[None], error: BarnabasError | None) -> None:
-    if token.done():
-        return
-    if error is None:
-        token.set_result(None)
-    else:
-        token.set_exception(error)

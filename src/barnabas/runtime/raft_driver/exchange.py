@@ -81,6 +81,14 @@ def refuse(token: "asyncio.Future[Any]", refusal: BarnabasError) -> None:
         token.set_exception(refusal)
 
 
+def end(token: asyncio.Future[None], error: BarnabasError | None) -> None:
+    """Have whoever waits hear how it ended."""
+    if error is not None:
+        refuse(token, error)
+    elif not token.done():
+        token.set_result(None)
+
+
 def _described(answer: Answer) -> Response:
     """The message with what Raft has to know of the data, as they are and not as the sender says."""
     response = answer.response
