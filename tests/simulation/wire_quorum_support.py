@@ -127,8 +127,13 @@ class WireNode:
             return self.world.voters
         return None if self.node_id == min(self.world.nodes) else NO_VOTERS
 
+    def note_received(self) -> None:
+        if self.metadata is not None:
+            self.world.counts["snapshot received"] += self.metadata.snapshots_received
+
     def stop(self, keep: Keep | None) -> None:
         """Cut the power, or end the process alone."""
+        self.note_received()
         self.metadata, self.is_up = None, False
         if keep is None:
             self.world.simulation.kill(self.name)
@@ -246,12 +251,21 @@ class Trouble:
         elif dice < 0.8:
             self._stop_or_start(node)
         elif dice < 0.87:
-            self._network.isolate(node.name, drop=random.random() < 0.5)
+            self._cut(node)
             world.counts["cut"] += 1
         elif dice < 0.95:
             self._network.heal()
         else:
             world.simulation.offload(node.name).max_delay_s = random.choice([0.001, 0.01, 0.1])
+
+    def _cut(self, node: WireNode) -> None:
+        """From all others, or in one direction from one of them."""
+        random, drop = self._random, self._random.random() < 0.5
+        if random.random() < 0.6:
+            self._network.isolate(node.name, drop=drop)
+            return
+        other = random.choice([each for each in self._world.nodes.values() if each is not node])
+        self._network.partition([node.name], [other.name], one_way=True, drop=drop)
 
     def _stop_or_start(self, node: WireNode) -> None:
         if not node.is_up:
@@ -278,11 +292,12 @@ class Trouble:
             world.check()
         for node in world.nodes.values():
             assert node.metadata is not None
+            node.note_received()
             for ids in world.acknowledged:
                 require(node.metadata.image.next_producer_id >= ids.stop, f"{node.name} has lost {ids}")
             voters = node.metadata.driver.node.voters.current
             require(len(voters.voters) == len(world.nodes), f"{node.name} knows the voters {voters} alone")
-            world.counts["snapshot fetched"] += node.metadata.driver.node.log.start_offset > 0
+            world.counts["log cut"] += node.metadata.log_start_offset > 0
 
     def _is_whole(self) -> bool:
         found = [node.metadata for node in self._world.nodes.values() if node.metadata is not None]

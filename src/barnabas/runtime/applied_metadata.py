@@ -197,8 +197,8 @@ class AppliedMetadata:
         self._position = snapshot.end_offset
         self.high_watermark = max(self.high_watermark, snapshot.end_offset)
         self.bytes_applied = self.records_applied = 0
-        self.snapshots_received += 1
         if contents is not None:
+            self.snapshots_received += 1
             new = Image()
             _apply_all(new, [decode_record(record) for record in contents.records])
             changes = difference(self.image, new)
@@ -270,8 +270,9 @@ class AppliedMetadata:
                 if self._written and self._written[0].base_offset <= self._position:
                     break
                 start = self._position
-                read = self._log.begin_read(start, max_bytes=_READ_BYTES, end_offset=self.high_watermark)
-                data = await self._offload.run(read)
+                with self._log.health.reading():
+                    read = self._log.begin_read(start, max_bytes=_READ_BYTES, end_offset=self.high_watermark)
+                    data = await self._offload.run(read)
                 if self._position != start:
                     continue  # a snapshot took the place of the log
                 await self._apply_read(data)

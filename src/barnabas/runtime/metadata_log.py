@@ -264,7 +264,7 @@ class MetadataLog:
         metrics.counter(
             "metadata_snapshots_received_total",
             "Metadata snapshots that another node sent, and that replaced the log.",
-            lambda: self._applied.snapshots_received,
+            lambda: self.snapshots_received,
         )
 
     # Committing
@@ -372,6 +372,11 @@ class MetadataLog:
     def snapshot(self) -> SnapshotId | None:
         """The newest snapshot that this node has taken or started from."""
         return self._snapshots.newest
+
+    @property
+    def snapshots_received(self) -> int:
+        """How many snapshots of other nodes have replaced the log since the start."""
+        return self._applied.snapshots_received
 
     async def wait_snapshot(self) -> None:
         """Until the snapshot that is being taken, if there is one, is there."""

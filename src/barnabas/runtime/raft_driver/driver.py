@@ -15,12 +15,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.raft.messages import FetchSnapshotRequest, Request
 from barnabas.core.raft.node import RaftNode
-from barnabas.core.raft.output import (
-    FinishSnapshot,
-    Operation,
-    OutgoingRequest,
-    Output,
-)
+from barnabas.core.raft.output import FinishSnapshot, Operation, OutgoingRequest, Output
 from barnabas.core.raft.state import Leader
 from barnabas.core.records.batch import Buffer
 from barnabas.runtime.clock import Clock

@@ -1,0 +1,149 @@
+"""The way to the other nodes of the quorum: where they are, what they are asked over which connection."""
+
+import asyncio
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from barnabas.core.errors import PeerUnreachable
+from barnabas.core.raft.log_view import SnapshotId
+from barnabas.core.raft.messages import (
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    FetchSnapshotRequest,
+    Request,
+    VoteRequest,
+)
+from barnabas.core.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from barnabas.runtime.peers import Peers
+from barnabas.runtime.peers.channel import Address
+from barnabas.runtime.raft_driver.peers import WirePeers, bootstrap_ids, choose_endpoint
+from barnabas.runtime.raft_driver.wire_answers import LeaderAt
+from barnabas.wire.apis import FETCH
+from barnabas.wire.reading import read_struct
+from barnabas.wire.reading_values import Body
+from barnabas.wire.responses import write_response
+from barnabas.wire.schemas import response_schema
+
+ME, OTHER = ReplicaKey(1, UUID(int=11)), ReplicaKey(2, UUID(int=22))
+BEGIN = BeginQuorumEpochRequest(cluster_id="c", epoch=5, leader_id=1, voter=OTHER)
+VOTE = VoteRequest(cluster_id="c", epoch=5, candidate=ME, voter=OTHER, last_epoch=4, end_offset=7, is_pre_vote=False)
+FETCHING = FetchRequest(cluster_id="c", epoch=5, replica=ME, fetch_offset=7, last_epoch=4)
+SNAPSHOT = FetchSnapshotRequest(cluster_id="c", epoch=5, replica=ME, snapshot=SnapshotId(6, 4), position=0)
+
+
+class FakePeers:
+    """Notes where nodes are and what they are asked; answers fetches as one who knows that node 3 leads."""
+
+    def __init__(self) -> None:
+        self.moved: list[tuple[int, str, int]] = []
+        self.asked: list[tuple[object, int, str]] = []
+
+    def move(self, node_id: int, host: str, port: int) -> None:
+        self.moved.append((node_id, host, port))
+
+    def to(self, node_id: int) -> "FakePeer":
+        return FakePeer(self, node_id)
+
+    def at(self, host: str, port: int) -> "FakePeer":
+        return FakePeer(self, (host, port))
+
+
+class FakePeer:
+    def __init__(self, peers: FakePeers, target: int | Address) -> None:
+        self._peers = peers
+        self._target = target
+
+    async def call(self, api_key: int, values: Any, *, timeout_s: float, purpose: str, min_version: int = 0) -> Any:
+        assert timeout_s > 0
+        assert values["cluster_id"] == "c"
+        self._peers.asked.append((self._target, api_key, purpose))
+        if api_key != FETCH.key:
+            raise PeerUnreachable("it answers fetches alone")
+        leader = {"leader_id": 3, "leader_epoch": 6}
+        partition = {"error_code": 6, "current_leader": leader, "records": b""}
+        answer = {
+            "responses": [{"partitions": [partition]}],
+            "node_endpoints": [{"node_id": 3, "host": "three", "port": 9093}],
+        }
+        data = bytes(write_response(FETCH.key, 18, answer))
+        assert min_version <= 18
+        return read_struct(response_schema(FETCH.key, 18), Body(data, max_elements=100))[0]
+
+
+def new_peers(peers: FakePeers, *, bootstrap: tuple[Address, ...] = ()) -> WirePeers:
+    here = [Endpoint("OTHER", "me", 1), Endpoint("CONTROLLER", "me", 9093)]
+    return WirePeers(cast("Peers", peers), node_id=1, bootstrap=bootstrap, listener="controller", endpoints=here)
+
+
+def voters(host: str, listener: str = "CONTROLLER") -> VoterSet:
+    return VoterSet.of([Voter(ME, (Endpoint(listener, "me", 9093),)), Voter(OTHER, (Endpoint(listener, host, 9093),))])
+
+
+def test_voters_are_where_the_set_says_that_rules() -> None:
+    peers = FakePeers()
+    wire = new_peers(peers)
+
+    wire.note_voters(voters("two"))
+    wire.note_voters(voters("two"))
+    wire.note_voters(voters("elsewhere", listener="UNKNOWN"))
+
+    assert peers.moved == [(2, "two", 9093), (2, "elsewhere", 9093)]
+
+
+def test_what_a_leader_says_of_itself_holds_until_the_voters_change() -> None:
+    peers = FakePeers()
+    wire = new_peers(peers)
+    wire.note_voters(voters("two"))
+
+    wire.note_endpoints(2, [Endpoint("CONTROLLER", "moved", 9093)])
+    wire.note_voters(voters("two"))
+    wire.note_voters(voters("back"))
+
+    assert peers.moved == [(2, "two", 9093), (2, "moved", 9093), (2, "back", 9093)]
+    assert wire.leader_at(2) == LeaderAt(2, "back", 9093)
+
+
+def test_an_answer_that_names_the_leader_says_where_it_is() -> None:
+    peers = FakePeers()
+    wire = new_peers(peers, bootstrap=(("seed", 9093), ("spare", 9094)))
+
+    answer = asyncio.run(wire.ask(bootstrap_ids(2)[1], FETCHING))
+
+    assert peers.asked[0][0] == ("spare", 9094)
+    assert answer.response.leader_id == 3
+    assert peers.moved == [(3, "three", 9093)]
+
+
+@pytest.mark.parametrize(
+    ("request_", "other"), [(VOTE, FETCHING), (BEGIN, FETCHING), (VOTE, SNAPSHOT), (SNAPSHOT, FETCHING)]
+)
+def test_a_vote_does_not_wait_behind_a_fetch_or_a_snapshot(request_: Request, other: Request) -> None:
+    peers = FakePeers()
+    wire = new_peers(peers)
+
+    for each in (request_, other):
+        try:
+            asyncio.run(wire.ask(2, each))
+        except PeerUnreachable:
+            continue
+
+    (_, _, one), (_, _, two) = peers.asked
+    assert one != two
+
+
+def test_a_leader_is_unknown_here_unless_somebody_has_said_where_it_is() -> None:
+    wire = new_peers(FakePeers())
+
+    assert wire.leader_at(None) is None
+    assert wire.leader_at(7) is None
+    assert wire.leader_at(1) == LeaderAt(1, "me", 9093)
+
+
+def test_an_endpoint_is_chosen_by_the_name_of_the_listener_or_is_the_first() -> None:
+    first, second = Endpoint("A", "a", 1), Endpoint("B", "b", 2)
+
+    assert choose_endpoint([first, second], "b") == second
+    assert choose_endpoint([first, second], "C") == first
+    assert choose_endpoint([], "A") is None
