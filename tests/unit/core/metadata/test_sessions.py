@@ -63,3 +63,22 @@ def test_a_new_controller_does_not_know_who_knows() -> None:
     sessions = Sessions(image_with(node(1), node(2)), timeout_ms=100, now_ms=0)
 
     assert not sessions.is_known_to_leave(1, [1, 2])
+
+
+def test_time_in_which_the_controller_stood_still_ends_no_session() -> None:
+    sessions = Sessions(image_with(node(1)), timeout_ms=100, now_ms=0)
+
+    sessions.prolong(500)
+
+    assert sessions.overdue(now_ms=599) == []
+    assert sessions.overdue(now_ms=600) == [1]
+
+
+def test_what_is_written_after_a_broker_began_to_leave_does_not_hold_it_up() -> None:
+    sessions = Sessions(image_with(node(1), node(2)), timeout_ms=100, now_ms=0)
+    sessions.note_leaving(1, offset=10)
+    sessions.note_heartbeat(2, epoch=0, known_offset=10, now_ms=0)
+
+    sessions.note_leaving(1, offset=20)
+
+    assert sessions.is_known_to_leave(1, [1, 2])

@@ -1,0 +1,230 @@
+"""A broker and its place in the cluster, in virtual time: with the controller here, elsewhere, and nowhere."""
+
+import asyncio
+
+import pytest
+
+from barnabas.core.errors import DuplicateBrokerRegistration, InconsistentClusterId, InvalidRequest
+from barnabas.core.metadata.records import RemoveNodeRecord
+from barnabas.services.producer_ids import ProducerIds
+from tests.unit.services.cluster_world import SESSION_MS, ClusterWorld, endpoints_of, run
+from tests.unit.services.test_controller import settle
+
+SESSION_S = SESSION_MS / 1000
+
+
+def test_beside_the_controller_a_broker_is_let_in_by_registering_and_sends_nothing() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        membership, far = world.broker(1)
+
+        await membership.start(endpoints_of(1))
+        assert not membership.is_fenced
+        running = world.begin(membership.run())
+        await asyncio.sleep(3 * SESSION_S)
+
+        assert world.image.is_active(1)
+        assert far.calls == []
+        running.cancel()
+
+    run(scenario)
+
+
+def test_elsewhere_a_broker_is_let_in_as_soon_as_it_has_applied_its_registration() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        membership, far = world.broker(5)
+        world.metadata[5].is_held = True
+        await membership.start(endpoints_of(5))
+        running = world.begin(membership.run())
+        await asyncio.sleep(5)
+        assert membership.is_fenced
+        assert world.image.nodes[5].is_fenced
+
+        began = asyncio.get_running_loop().time()
+        world.metadata[5].release()
+        await membership.wait_unfenced()
+
+        assert asyncio.get_running_loop().time() - began < 0.5
+        assert world.image.is_active(5)
+        assert far.calls[0] == "register"
+        running.cancel()
+
+    run(scenario)
+
+
+def test_a_broker_that_cannot_serve_yet_stays_fenced_until_it_can() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        membership, _ = world.broker(5)
+        membership.wants_fence = True
+        await membership.start(endpoints_of(5))
+        running = world.begin(membership.run())
+        await asyncio.sleep(2 * SESSION_S)
+        assert membership.is_fenced
+
+        membership.ready()
+        await membership.wait_unfenced()
+        running.cancel()
+
+    run(scenario)
+
+
+def test_a_broker_waits_while_there_is_no_controller() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        await settle()
+        world.log.elect(None)
+        membership, _ = world.broker(5)
+        starting = world.begin(membership.start(endpoints_of(5)))
+        await asyncio.sleep(10 * SESSION_S)
+        assert not starting.done()
+
+        world.log.elect(world.metadata[2])
+        await starting
+
+        assert membership.epoch == world.metadata[2].image.nodes[5].epoch
+
+    run(scenario)
+
+
+def test_a_broker_gives_up_on_an_id_that_another_runs_under_when_a_session_would_be_over() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        await world.join(5)
+        membership, _ = world.broker(5, incarnation=2, directory=99)
+        began = asyncio.get_running_loop().time()
+
+        with pytest.raises(DuplicateBrokerRegistration, match=r"node\.id"):
+            await membership.start(endpoints_of(5))
+
+        assert asyncio.get_running_loop().time() - began > SESSION_S
+
+    run(scenario)
+
+
+def test_a_broker_takes_over_an_id_whose_broker_is_gone() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        gone = await world.let_in(5)
+        membership, _ = world.broker(5, incarnation=2, directory=99)
+
+        await membership.start(endpoints_of(5))
+
+        assert membership.epoch > gone
+
+    run(scenario)
+
+
+def test_a_broker_of_another_cluster_gives_up_at_once() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        membership, far = world.broker(5)
+
+        with pytest.raises(InconsistentClusterId):
+            await membership.start(endpoints_of(5), cluster_id="another")
+        with pytest.raises(InvalidRequest):
+            await membership.start([])
+
+        assert far.calls == ["register", "register"]
+
+    run(scenario)
+
+
+def test_a_broker_registers_again_when_the_controller_does_not_know_it() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        membership = await world.join(5)
+        before = membership.epoch
+        world.log.records.append(RemoveNodeRecord(5))
+        world.log.apply(len(world.log.records))
+
+        await membership.wait_unfenced()
+
+        assert membership.epoch > before
+        assert world.image.is_active(5)
+
+    run(scenario)
+
+
+def test_a_broker_that_was_cut_off_is_let_in_again() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        membership = await world.join(5)
+        world.log.elect(None)
+        await asyncio.sleep(2 * SESSION_S)
+        assert not membership.is_fenced
+        world.log.elect(world.metadata[2])
+        await asyncio.sleep(2 * SESSION_S)
+
+        assert not membership.is_fenced
+        assert world.metadata[2].image.is_active(5)
+
+    run(scenario)
+
+
+def test_heartbeats_follow_the_controller_into_this_process_and_out_of_it() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        membership, far = world.broker(2)
+        await membership.start(endpoints_of(2))
+        running = world.begin(membership.run())
+        await membership.wait_unfenced()
+        assert far.calls.count("register") == 1
+        world.log.elect(world.metadata[2])
+        await asyncio.sleep(3)
+        sent = len(far.calls)
+        await asyncio.sleep(2 * SESSION_S)
+        assert len(far.calls) == sent
+        world.log.elect(world.metadata[1])
+        await asyncio.sleep(2 * SESSION_S)
+
+        assert len(far.calls) > sent
+        assert far.calls.count("register") == 1
+        assert world.image.is_active(2)
+        running.cancel()
+
+    run(scenario)
+
+
+def test_a_controlled_shutdown_moves_leaderships_and_takes_no_interval_of_heartbeats() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        leaver, _ = await world.join(5), await world.join(6)
+        await world.create("a", 5, 6)
+        began = asyncio.get_running_loop().time()
+
+        assert await leaver.shut_down(timeout_s=30)
+
+        assert asyncio.get_running_loop().time() - began < 1
+        assert world.image.get_topic("a").get_partition(0).leader == 6
+        assert world.image.nodes[5].is_fenced
+
+    run(scenario)
+
+
+def test_a_controlled_shutdown_waits_for_brokers_that_have_not_heard_of_it_until_its_deadline() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        leaver, _ = await world.join(5), await world.join(6)
+        await world.create("a", 5, 6)
+        world.metadata[6].is_held = True
+
+        assert not await leaver.shut_down(timeout_s=3)
+
+        assert world.image.get_topic("a").get_partition(0).leader == 6
+        assert not world.image.nodes[5].is_fenced
+
+    run(scenario)
+
+
+def test_a_broker_alone_goes_with_all_it_leads() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        membership = await world.join(1)
+        await world.create("a", 1)
+        written = len(world.log.records)
+
+        assert await membership.shut_down(timeout_s=30)
+
+        assert len(world.log.records) == written
+
+    run(scenario)
+
+
+def test_producer_ids_come_from_the_controller_wherever_it_is() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        near, far = ProducerIds(await world.join(1)), ProducerIds(await world.join(5))
+
+        taken = [await each.take() for each in (near, far) for _ in range(1001)]
+
+        assert len(set(taken)) == len(taken)
+
+    run(scenario)
