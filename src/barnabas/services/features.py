@@ -1,7 +1,8 @@
 """The features of the cluster: the supported levels of each, and the one in use.
 
-A feature is listed once it is implemented. Levels do not change: every node of this version uses the highest, so an
-update to that level succeeds, and any other is refused.
+A feature is listed once it is implemented. A cluster uses the levels that it was formed with. That of
+`metadata.version` can be raised, once every node knows the new one: see `core.metadata.levels` for what it allows. The
+others do not change: an update to the level in use succeeds, and any other is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,8 +10,10 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from barnabas.core.errors import InvalidUpdateVersion
+from barnabas.core.metadata.cluster import set_feature
+from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image
-from barnabas.core.metadata.levels import FIRST_LEVEL, LATEST_LEVEL, METADATA_VERSION
+from barnabas.core.metadata.levels import FIRST_LEVEL, LATEST_LEVEL, METADATA_VERSION, SEVERAL_NODES, level_of
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "eligible.leader.replicas.version": (0, 1),
@@ -20,10 +23,10 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 }
 """The levels of each feature.
 
-`metadata.version`, from Kafka 3.3 to 4.3, is shown by admin clients, and nothing depends on it. `group.version` 1 is
-that there are consumer groups (KIP-848), `transaction.version` 2 that each transaction has an epoch of its own
-(KIP-890). `eligible.leader.replicas.version` 1 (KIP-966) is that the cluster has one `min.insync.replicas` for all its
-nodes; of who is eligible there is nothing to say while there is one.
+`metadata.version` has the numbers of Kafka 3.3 to 4.3, and decides what is written to the metadata log.
+`group.version` 1 is that there are consumer groups (KIP-848), `transaction.version` 2 that each transaction has an
+epoch of its own (KIP-890). `eligible.leader.replicas.version` 1 (KIP-966) is that the cluster has one
+`min.insync.replicas` for all its nodes; of who is eligible there is nothing to say while there is one.
 """
 
 _NOT_THERE: Final = (0, 0)
@@ -55,11 +58,18 @@ def finalized_features(image: Image) -> dict[str, int]:
     return highest_levels() | image.features
 
 
+def update_features(image: Image, updates: Sequence[FeatureUpdate]) -> MetadataDecision[None]:
+    """Decide on updates: all of them, or none."""
+    check_updates(image, updates)
+    changed = (set_feature(image, each.name, each.level) for each in updates if each.name == METADATA_VERSION)
+    return MetadataDecision([record for decision in changed for record in decision.records], None)
+
+
 def check_updates(image: Image, updates: Sequence[FeatureUpdate]) -> None:
-    """Refuse updates unless every one of them requests the level in use."""
+    """Refuse updates unless every one of them can be done."""
     in_use = finalized_features(image)
     for update in updates:
-        problem = _problem_of(update, in_use.get(update.name, 0))
+        problem = _problem_of(update, in_use.get(update.name, 0)) or _problem_of_nodes(image, update)
         if problem:
             raise InvalidUpdateVersion(f"Invalid update version {update.level} for feature {update.name}. {problem}")
 
@@ -75,6 +85,18 @@ def _problem_of(update: FeatureUpdate, current: int) -> str | None:
         return f"Level {current} is in use, and a lower one requires a downgrade type."
     if update.level > current and not is_upgrade:
         return f"Level {current} is in use, and a higher one is not a downgrade."
-    if update.level != current:
+    if update.level < current or (update.level > current and update.name != METADATA_VERSION):
         return f"Level {current} is in use and cannot be changed."
+    return None
+
+
+def _problem_of_nodes(image: Image, update: FeatureUpdate) -> str | None:
+    """Whether a node that is part of the cluster, running or not, does not know the level."""
+    if update.name not in SUPPORTED_FEATURES or level_of(image) < SEVERAL_NODES:
+        return None  # there is one node, this one, and at such a level its record does not say what it knows
+    for node_id, node in sorted(image.nodes.items()):
+        levels = {name: (lowest, highest) for name, lowest, highest in node.features}
+        lowest, highest = levels.get(update.name, _NOT_THERE)
+        if update.level != image.features.get(update.name) and not lowest <= update.level <= highest:
+            return f"Broker {node_id} only supports versions {lowest}-{highest}."
     return None

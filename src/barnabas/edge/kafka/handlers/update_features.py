@@ -1,7 +1,7 @@
 """UpdateFeatures, versions 0 to 2: change the levels of features.
 
-Differs from Kafka: a feature stays at its level, which is the highest (see `services.features`); an update to that
-level succeeds, any other is refused, and with it the whole request, as in Kafka.
+An update that cannot be done refuses the whole request, as in Kafka. Differs from Kafka: only the level of
+`metadata.version` can change, and only rise (see `services.features`); an update to the level in use succeeds.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.core.access.resources import CLUSTER, Operation
-from barnabas.core.errors import BarnabasError, InvalidUpdateVersion
+from barnabas.core.errors import BarnabasError
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
 from barnabas.edge.kafka.registry import On, serves
 from barnabas.services.broker import Broker
-from barnabas.services.features import FeatureUpdate, UpgradeType, check_updates
+from barnabas.services.features import FeatureUpdate, UpgradeType, check_updates, update_features
 from barnabas.wire.apis import UPDATE_FEATURES
 
 if TYPE_CHECKING:
@@ -35,8 +35,11 @@ async def handle(
         return {**refused(error)}
     updates = [_update(each, asked.version) for each in request.feature_updates]
     try:
-        check_updates(broker.image, updates)
-    except InvalidUpdateVersion as error:
+        if request.validate_only:
+            check_updates(broker.image, updates)
+        else:
+            await broker.metadata.commit(lambda image: update_features(image, updates))
+    except BarnabasError as error:
         return {**refused(error)}
     if asked.version > _RESULTS_UNTIL:
         return {**DONE}
