@@ -275,3 +275,16 @@ def test_refusals_keep_their_kind_and_unknown_ones_pass() -> None:
             await RemoteController(cast("ControllerLink", Odd(broker)), timeout_s=1).allocate_producer_ids(OTHER, 1)
 
     run(scenario)
+
+
+def test_registrations_that_come_at_once_get_the_offsets_at_which_they_are_written() -> None:
+    async def scenario(broker: Broker) -> None:
+        first = broker.metadata.end_offset
+        ids = range(OTHER, OTHER + 10)
+
+        replies = await asyncio.gather(*(register(broker, broker_id=node_id) for node_id in ids))
+
+        assert replies == [(0, first + number) for number in range(len(ids))]
+        assert [broker.image.nodes[node_id].epoch for node_id in ids] == [epoch for _, epoch in replies]
+
+    run(scenario)
