@@ -30,6 +30,8 @@ class SharedLog:
         self.views: list[NodeMetadata] = []
         self.leader: NodeMetadata | None = None
         self.epoch = 0
+        self.is_raft_next = False
+        """Whether Raft writes something itself between the next decision and its records."""
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -117,6 +119,9 @@ class NodeMetadata:
             if record is not None:
                 draft.apply(record)
         decision = decide(draft)
+        if log.is_raft_next and decision.records:
+            log.records.append(None)
+            log.is_raft_next = False
         log.records += decision.records
         end_offset = len(log.records)
         await log.gate.wait()

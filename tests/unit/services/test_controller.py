@@ -239,6 +239,21 @@ def test_a_new_controller_gives_every_active_broker_a_whole_session() -> None:
     run(scenario)
 
 
+def test_a_controller_that_leads_again_knows_nothing_of_its_former_sessions() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        epoch = await world.let_in(5)
+        world.log.elect(world.metadata[2])
+        await asyncio.sleep(SESSION_S - 1)
+        world.log.elect(world.metadata[1])
+        await asyncio.sleep(SESSION_S - 1)
+        assert world.image.is_active(5)
+        assert not (await world.controller.heartbeat(beat(5, epoch))).is_fenced
+        await asyncio.sleep(SESSION_S - 1)
+        assert world.image.is_active(5)
+
+    run(scenario)
+
+
 def test_a_node_that_does_not_lead_answers_nothing() -> None:
     async def scenario(world: ClusterWorld) -> None:
         epoch = await world.let_in(5)

@@ -51,6 +51,25 @@ def test_elsewhere_a_broker_is_let_in_as_soon_as_it_has_applied_its_registration
     run(scenario)
 
 
+def test_a_broker_asks_to_be_let_in_when_it_has_its_registration_and_not_what_raft_wrote_before_it() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        membership, _ = world.broker(5)
+        await settle()
+        world.metadata[5].is_held = world.log.is_raft_next = True
+        await membership.start(endpoints_of(5))
+        assert world.log.records[membership.epoch] is None
+        world.metadata[5].apply(membership.epoch + 1)
+        running = world.begin(membership.run())
+        await asyncio.sleep(5)
+        assert world.image.nodes[5].is_fenced
+
+        world.metadata[5].release()
+        await membership.wait_unfenced()
+        running.cancel()
+
+    run(scenario)
+
+
 def test_a_broker_that_cannot_serve_yet_stays_fenced_until_it_can() -> None:
     async def scenario(world: ClusterWorld) -> None:
         membership, _ = world.broker(5)

@@ -9,13 +9,19 @@ import pytest
 from barnabas.core.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
+    EligibleLeadersNotAvailable,
+    InconsistentClusterId,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
     InvalidRequest,
+    PreferredLeaderNotAvailable,
     StaleBrokerEpoch,
     UnsupportedVersion,
 )
-from barnabas.core.metadata import Image, MetadataDecision, NewTopic
+from barnabas.core.metadata import Image, MetadataDecision, NewTopic, create_topic
 from barnabas.core.metadata.brokers import Heartbeat, Registration, fence, heartbeat, register, unregister
-from barnabas.core.metadata.records import NO_LEADER, Endpoint, FeatureRecord, PartitionRecord
+from barnabas.core.metadata.elections import elect_preferred, elect_unclean
+from barnabas.core.metadata.records import NO_LEADER, ClusterRecord, Endpoint, FeatureRecord, PartitionRecord
 from tests.unit.core.metadata.builders import apply_all, image_of
 
 T = TypeVar("T")
@@ -207,3 +213,50 @@ def test_only_a_broker_that_is_gone_is_unregistered() -> None:
 
     assert 0 not in image.nodes
     assert (state_of(image).leader, state_of(image).replicas) == (1, (0, 1, 2))
+
+
+@pytest.mark.parametrize("change", [{"is_fenced": True}, {"is_leaving": True}])
+def test_k19522_k14296_who_is_fenced_or_leaves_is_not_elected_on_request_and_gets_no_replicas(
+    change: dict[str, bool],
+) -> None:
+    image = image_of(2, [NewTopic("a", assignments={0: (0, 1)}), NewTopic("b", assignments={0: (0,)})])
+    image.apply(msgspec.structs.replace(state_of(image), leader=1))
+    image.apply(msgspec.structs.replace(state_of(image, "b"), leader=NO_LEADER))
+    image.apply(msgspec.structs.replace(image.nodes[0], **change))
+
+    with pytest.raises(PreferredLeaderNotAvailable):
+        elect_preferred(image, "a", 0)
+    with pytest.raises(EligibleLeadersNotAvailable):
+        elect_unclean(image, "b", 0)
+    with pytest.raises(InvalidReplicationFactor, match="1 of them active"):
+        create_topic(image, NewTopic("c", 1, 2), topic_id=UUID(int=9))
+    with pytest.raises(InvalidReplicaAssignment, match="fenced or in controlled shutdown"):
+        create_topic(image, NewTopic("c", assignments={0: (0,)}), topic_id=UUID(int=9))
+    take(image, create_topic(image, NewTopic("c", 5, 1), topic_id=UUID(int=9)))
+    take(image, create_topic(image, NewTopic("d", assignments={0: (0, 1)}), topic_id=UUID(int=10)))
+    assert {state.leader for state in image.get_topic("c").partitions.values()} == {1}
+    assert (state_of(image, "d").leader, state_of(image, "d").isr) == (1, (1,))
+
+
+@pytest.mark.parametrize(("previous_epoch", "added"), [(50, 0), (None, 1), (49, 1)])
+def test_after_an_unclean_stop_a_broker_beside_the_controller_leads_under_new_epochs(
+    previous_epoch: int | None, added: int
+) -> None:
+    image = image_of(3, [])
+    join(image)
+    take(image, create_topic(image, NewTopic("a", assignments={0: (3,)}), topic_id=UUID(int=1)))
+    again = registration(incarnation=2, directory=2, previous_epoch=previous_epoch)
+
+    take(image, register(image, again, epoch=70, has_session=True, is_local=True))
+
+    assert (state_of(image).leader, state_of(image).leader_epoch) == (3, added)
+    assert (image.nodes[3].epoch, image.nodes[3].is_fenced) == (70, False)
+
+
+def test_a_broker_of_another_cluster_is_refused() -> None:
+    image = image_of(3, [])
+    image.apply(ClusterRecord("this"))
+
+    with pytest.raises(InconsistentClusterId, match=r"cluster that.*cluster this"):
+        register(image, registration(cluster_id="that"), epoch=50, has_session=False)
+    assert take(image, register(image, registration(cluster_id="this"), epoch=50, has_session=False)) == 50
