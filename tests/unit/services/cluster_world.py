@@ -34,6 +34,9 @@ class SharedLog:
         """Whether Raft writes something itself between the next decision and its records."""
         self.gate = asyncio.Event()
         self.gate.set()
+        self.turn = asyncio.Event()
+        """While it is cleared, decisions wait for their turn."""
+        self.turn.set()
 
     def elect(self, leader: "NodeMetadata | None") -> None:
         """Let another node lead, or none; what the former leader has not committed is gone."""
@@ -111,6 +114,7 @@ class NodeMetadata:
         self.apply(self.log.leader.applied_offset)
 
     async def commit(self, decide: Decide[T]) -> T:
+        await self.log.turn.wait()
         log, epoch = self.log, self.log.epoch
         if not self.is_active:
             raise NotController("another node leads")

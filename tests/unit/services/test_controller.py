@@ -152,17 +152,19 @@ def test_a_silent_broker_is_fenced_when_its_session_is_over_and_comes_back_by_a_
     run(scenario)
 
 
-def test_a_heartbeat_that_comes_while_the_fencing_waits_prevents_it() -> None:
+def test_a_heartbeat_that_comes_while_the_fencing_waits_for_its_turn_prevents_it() -> None:
     async def scenario(world: ClusterWorld) -> None:
-        epoch = await world.let_in(5)
-        other = await world.let_in(6)
-        await asyncio.sleep(SESSION_S - 1)
-        await world.controller.heartbeat(beat(5, epoch))
-        await asyncio.sleep(2)
+        late, silent = await world.let_in(5), await world.let_in(6)
+        world.log.turn.clear()
+        await asyncio.sleep(SESSION_S + 1)
+        assert world.image.is_active(5)
+        assert world.image.is_active(6)
+        await world.controller.heartbeat(beat(5, late))
+        world.log.turn.set()
+        await asyncio.sleep(1)
 
         assert world.image.is_active(5)
-        assert world.image.nodes[6].is_fenced
-        assert world.image.nodes[6].epoch == other
+        assert (world.image.nodes[6].epoch, world.image.nodes[6].is_fenced) == (silent, True)
 
     run(scenario)
 
