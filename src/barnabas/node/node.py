@@ -36,7 +36,8 @@ from barnabas.runtime.metrics import Reporter
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.formation import configured_voters, open_data_dir, place_of
-from barnabas.services.opened import is_known, tell_damage, tell_recovery, tell_strays
+from barnabas.services.leftovers import hold_logs, settle_leftovers
+from barnabas.services.opened import tell_damage, tell_recovery
 from barnabas.services.settings.broker_checks import per_ip_overrides
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.catalogue.listener import Listener
@@ -301,15 +302,8 @@ class Node:
         # One by one: meanwhile this node may be asked for its vote.
         tell_recovery(data_dir, [report async for report in in_turns(opening, per_turn=OPENED_PER_TURN)])
         tell_damage(broker.served, data_dir)
-        strays = [name for name in (*data_dir.logs, *data_dir.unreadable) if not is_known(broker.served, name)]
-        if strays:
-            tell_strays(strays)
-            data_dir.leftovers += data_dir.delete_strays(strays)
-        for failure in data_dir.leftovers:
-            log.warning("files of a deleted topic cannot be removed (%s); remove them by hand", failure)
-        for name in data_dir.logs:
-            if name != METADATA_PARTITION:
-                broker.served.get_partition(*name).hold_log()
+        hold_logs(broker.served, data_dir)
+        settle_leftovers(broker.served, data_dir)
 
 
 def _report(broker: Broker, *parts: Reporter) -> None:

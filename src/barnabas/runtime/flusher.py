@@ -220,9 +220,10 @@ class Flusher:
 def _syncing(plans: list[FlushPlan]) -> Callable[[], list[OSError | None]]:
     def sync_all() -> list[OSError | None]:
         errors: list[OSError | None] = []
+        synced: set[str] = set()  # of new partitions the data directory is synced once for all
         for plan in plans:
             try:
-                plan.run()
+                plan.run(synced)
             except OSError as error:
                 errors.append(error)
             else:

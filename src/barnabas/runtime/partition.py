@@ -17,6 +17,7 @@ Invariants: log_start_offset <= high_watermark <= end_offset; the watermark neve
 """
 
 from typing import Final, NamedTuple, Protocol
+from uuid import UUID
 
 from barnabas.core.errors import (
     BarnabasError,
@@ -64,6 +65,7 @@ class Partition:
     """One partition. It is led here, alone, until the metadata says something else."""
 
     __slots__ = (
+        "_topic_id",
         "_acks",
         "_growth_waiters",
         "_guards",
@@ -90,8 +92,10 @@ class Partition:
         *,
         leader_epoch: int,
         replication: "Replication | None" = None,
+        topic_id: UUID | None = None,
     ) -> None:
         self.name = name
+        self._topic_id = topic_id
         self.leader_epoch = leader_epoch
         self.high_watermark = 0
         self.is_deleted = False
@@ -161,7 +165,7 @@ class Partition:
             self._hold()
 
     def _hold(self) -> Log:
-        log = self._logs.data_dir.create_log(self.name, self._log_config)
+        log = self._logs.data_dir.create_log(self.name, self._log_config, topic_id=self._topic_id)
         self._held = log
         self._logs.partitions[log] = self
         self.high_watermark = log.flushed_offset

@@ -137,7 +137,7 @@ class ServedTopics:
         self.by_name[topic.name] = self.by_id[topic.topic_id] = topic
 
     def _set_partition(self, record: PartitionRecord) -> None:
-        topic = self.by_id[record.topic_id]
+        topic, data_dir = self.by_id[record.topic_id], self._logs.data_dir
         partition = topic.partitions.get(record.partition)
         is_here = record.leader == self._node_id
         replication = self._alone
@@ -152,7 +152,10 @@ class ServedTopics:
                 topic.config.log,
                 leader_epoch=record.leader_epoch,
                 replication=replication,
+                topic_id=record.topic_id,
             )
+            if partition.name in data_dir.logs and data_dir.topic_ids.get(partition.name) == record.topic_id:
+                partition.hold_log()  # on disk before the metadata here knew of it
         elif is_here:
             partition.lead(record.leader_epoch, replication)
         if not is_here:
@@ -178,10 +181,14 @@ class ServedTopics:
     async def _remove_files(self, topic: ServedTopic) -> None:
         names = [partition.name for partition in topic.partitions.values()]
         data_dir = self._logs.data_dir
+        own: list[TopicPartition] = []
         try:
             async for some in pieces(names, per_turn=FORGOTTEN_PER_TURN):
-                data_dir.forget(some)
-            for failure in await self._run_until_done(data_dir.begin_removal(names)):
+                # By id: the name may be that of a newer topic, whose files these are.
+                found = [each for each in some if data_dir.topic_ids.get(each) in (None, topic.topic_id)]
+                data_dir.forget(found)
+                own += found
+            for failure in await self._run_until_done(data_dir.begin_removal(own)):
                 log.warning(
                     "files of the deleted topic %s cannot be removed (%s); remove them by hand", topic.name, failure
                 )

@@ -9,8 +9,9 @@ partitions, and work on the files of a log, which is left undone once its partit
 
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
+from uuid import UUID
 
-from barnabas.core.errors import CorruptLog, DataDirLost, StorageExhausted
+from barnabas.core.errors import CorruptLog, DataDirLost, StorageError, StorageExhausted
 from barnabas.core.metadata.formation import MetaProperties
 from barnabas.core.model import TopicPartition
 from barnabas.storage import meta_properties
@@ -22,6 +23,7 @@ from barnabas.storage.health import DirectoryHealth
 from barnabas.storage.log import Log
 from barnabas.storage.log_parts import LogContext
 from barnabas.storage.names import CLEAN_SHUTDOWN, DELETED, TEMPORARY, deleted_dir, parent_of, parse_partition
+from barnabas.storage.partition_metadata import DamagedTopicId, make_topic_id, put_topic_ids, read_topic_id
 from barnabas.storage.recovery import RecoveryReport, open_log
 from barnabas.storage.small_file import replace_file
 
@@ -38,6 +40,11 @@ class DataDir:
         self.health = DirectoryHealth(path)
         self.logs: dict[TopicPartition, Log] = {}
         self.unreadable: dict[TopicPartition, CorruptLog] = {}
+        self.topic_ids: dict[TopicPartition, UUID] = {}
+        """The topic that each partition's directory belongs to, where it is known."""
+        self.is_settled = False
+        """Whether directories of other topics than the metadata's are leftovers: once that is known to be current."""
+        self._leaving: set[TopicPartition] = set()  # forgotten, and their directories still have their names
         self.leftovers: list[str] = []  # what could not be removed when the directory was opened, and why
         self._names_lock = Lock()  # a partition's directory keeps its name while it is held; never taken by the owner
         self._deletions = 0
@@ -80,6 +87,7 @@ class DataDir:
             if partition is None or partition in self.logs:
                 continue
             try:
+                self._read_topic_id(partition)
                 report = self._open(partition, config_of(partition), is_clean=self.was_clean)
             except CorruptLog as error:
                 self.unreadable[partition] = error
@@ -117,8 +125,40 @@ class DataDir:
             except CorruptLog as error:
                 self.unreadable[partition] = error
 
-    def create_log(self, partition: TopicPartition, config: LogConfig) -> Log:
-        """The log of a partition, created if there is none."""
+    def _read_topic_id(self, partition: TopicPartition) -> None:
+        try:
+            topic_id = read_topic_id(self._disk, f"{self.path}/{partition}")
+        except DamagedTopicId as damage:
+            if self.checkpoints.recovery_point(partition) == 0:
+                return  # a crash came before the first sync of its records
+            raise CorruptLog(
+                f"{damage}: it says which topic the records belong to. Restore it from a backup; or, if the topic was "
+                "not deleted and created again meanwhile, remove it, and it is written anew at the next start"
+            ) from None
+        if topic_id is not None:
+            self.topic_ids[partition] = topic_id
+
+    def put_topic_ids(self, found: dict[TopicPartition, UUID]) -> None:
+        """Write to directories of earlier versions which topics they belong to."""
+        self.topic_ids.update(found)
+        with self.health.sparing():
+            put_topic_ids(self._disk, {f"{self.path}/{name}": topic_id for name, topic_id in found.items()})
+
+    def _make_way(self, partition: TopicPartition, topic_id: UUID) -> None:
+        """Remove the directory of an earlier topic of the same name, before one of this topic is made or used."""
+        if partition in self._leaving:
+            raise StorageError(f"{partition}: the files of a deleted topic of this name are being removed; try again")
+        found = self.topic_ids.get(partition)
+        if found in (None, topic_id):
+            return
+        if not self.is_settled:
+            raise StorageError(f"{partition}: there are files of another topic of this name; the node is starting")
+        self.delete_log(partition)
+
+    def create_log(self, partition: TopicPartition, config: LogConfig, *, topic_id: UUID | None = None) -> Log:
+        """The log of a partition, created if there is none. One of another topic of the same name gives way to it."""
+        if topic_id is not None:
+            self._make_way(partition, topic_id)
         if partition in self.unreadable:
             raise self.unreadable[partition]
         if partition not in self.logs:
@@ -127,7 +167,19 @@ class DataDir:
                     self.checkpoints.write()  # or a crash would look for what an earlier partition of this name had
                 self._is_forgetting = False
             self._open(partition, config, is_clean=False, is_new=True)
+            if topic_id is not None:
+                self._note_topic(self.logs[partition], topic_id)
         return self.logs[partition]
+
+    def _note_topic(self, log: Log, topic_id: UUID) -> None:
+        """Write whose the directory of a new log is."""
+        with self.health.guarded():
+            try:
+                log.sync_with_first(make_topic_id(self._disk, log.directory, topic_id))
+            except OSError:
+                del self.logs[log.partition]  # whoever tries again begins anew
+                raise
+        self.topic_ids[log.partition] = topic_id
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Remove a partition with all its records."""
@@ -148,6 +200,8 @@ class DataDir:
             if log is not None:
                 log.retire()
             self.unreadable.pop(partition, None)
+            self.topic_ids.pop(partition, None)
+            self._leaving.add(partition)
             self._context.files.forget_directory(f"{self.path}/{partition}")
             # Forgotten before files go: a recovery point without files would be taken for lost files, and a crash
             # before the rename leaves all of the partition under its name, only to be checked in full.
@@ -165,6 +219,7 @@ class DataDir:
                 write_checkpoints()
             with self.health.guarded():
                 self._rename_deleted(partitions, renamed)
+            self._leaving.difference_update(partitions)
             failures = [failure for each in renamed for failure in self._try_to_remove(each)]
             with self.health.guarded():
                 write_checkpoints()

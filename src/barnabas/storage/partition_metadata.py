@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.core.uuids import id_text, parse_id
-from barnabas.storage.disk import Disk, File
+from barnabas.storage.disk import Disk
 from barnabas.storage.names import PARTITION_METADATA, TEMPORARY
 from barnabas.storage.small_file import read_file
 
@@ -35,12 +35,13 @@ def read_topic_id(disk: Disk, directory: str) -> UUID | None:
         raise DamagedTopicId(f"{directory}/{PARTITION_METADATA} is damaged: {problem}") from None
 
 
-def make_topic_id(disk: Disk, directory: str, topic_id: UUID) -> File:
-    """Write the file in a directory that is new; durable when the file and the directory are synced."""
-    file = disk.open(f"{directory}/{PARTITION_METADATA}", create=True)
+def make_topic_id(disk: Disk, directory: str, topic_id: UUID) -> str:
+    """Write the file in a directory that is new; durable when it and the directory are synced. Gives its path."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    file = disk.open(path, create=True)
     file.truncate(0)
     file.write(0, _encode(topic_id))
-    return file
+    return path
 
 
 def put_topic_ids(disk: Disk, ids: dict[str, UUID]) -> None:

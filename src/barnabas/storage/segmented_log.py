@@ -105,6 +105,10 @@ class SegmentedLog:
         """Whether the name of the log's directory may still be lost: until its first flush."""
         return self._unsynced.is_new
 
+    def sync_with_first(self, path: str) -> None:
+        """Have a file in the directory of a new log be durable with its first records."""
+        self._unsynced.make_first(path)
+
     # Rolling
 
     def roll(self) -> None:
@@ -180,7 +184,7 @@ class SegmentedLog:
             self._write_aborted()
         with self._health.reading():
             active = self._active.file()
-        return unsynced.plan(active, end_offset=self.end_offset, cuts=self._cuts)
+            return unsynced.plan(active, end_offset=self.end_offset, cuts=self._cuts)
 
     def end_flush(self, plan: FlushPlan) -> None:
         """The plan ran: what it covered is durable."""

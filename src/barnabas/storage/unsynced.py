@@ -22,12 +22,19 @@ class FlushPlan(NamedTuple):
     name_changes: int
     cuts: int
 
-    def run(self) -> None:
-        """Sync; an OSError means the data directory must go offline."""
+    def run(self, synced: set[str] | None = None) -> None:
+        """Sync; an OSError means the data directory must go offline.
+
+        `synced` are directories that were synced since this plan was made, by others that run with it.
+        """
         for file in self.files:
             file.sync()
         for directory in self.directories:
-            self.disk.sync_dir(directory)
+            if synced is None:
+                self.disk.sync_dir(directory)
+            elif directory not in synced:
+                self.disk.sync_dir(directory)
+                synced.add(directory)
 
 
 class Unsynced:
@@ -41,6 +48,7 @@ class Unsynced:
         self._name_changes = 1 if is_new else 0
         self._synced_names = 0  # how many of those changes are durable
         self._is_new = is_new
+        self._made_first: str | None = None  # a file that is synced with the first records; not kept open until then
 
     @property
     def has_files(self) -> bool:
@@ -59,6 +67,10 @@ class Unsynced:
         """Add files that are completely written."""
         self._files += files
 
+    def make_first(self, path: str) -> None:
+        """A file was written in a new directory: it is to be durable with the first records, and not before them."""
+        self._made_first = path
+
     def note_names(self) -> None:
         """A file was made in the directory or removed from it."""
         self._name_changes += 1
@@ -71,7 +83,10 @@ class Unsynced:
         elif self.has_names:
             directories = (self._directory,)
         closed = self._synced_files + len(self._files)
-        return FlushPlan(self._disk, (*self._files, active), directories, end_offset, closed, self._name_changes, cuts)
+        files = (*self._files, active)
+        if self._is_new and self._made_first is not None:
+            files = (self._disk.open(self._made_first), *files)
+        return FlushPlan(self._disk, files, directories, end_offset, closed, self._name_changes, cuts)
 
     def end(self, plan: FlushPlan) -> None:
         """The plan ran."""
