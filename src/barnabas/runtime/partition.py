@@ -65,7 +65,6 @@ class Partition:
     """One partition. It is led here, alone, until the metadata says something else."""
 
     __slots__ = (
-        "_topic_id",
         "_acks",
         "_growth_waiters",
         "_guards",
@@ -76,6 +75,7 @@ class Partition:
         "_log_config",
         "_logs",
         "_replication",
+        "_topic_id",
         "high_watermark",
         "is_alone",
         "is_deleted",

@@ -1,7 +1,7 @@
 """Directories of partitions when a node has opened them: which belong to topics of the metadata, and which to none.
 
-A directory belongs to the topic whose id it has. While the metadata here may be old, one of an unknown topic may be of a
-topic that this node has only not heard of again: it is neither served nor removed. Once the metadata is known to be
+A directory belongs to the topic whose id it has. While the metadata here may be old, one of an unknown topic may be of
+a topic that this node has only not heard of again: it is neither served nor removed. Once the metadata is known to be
 current (`settle_leftovers`) it is a leftover.
 """
 
