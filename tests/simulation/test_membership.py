@@ -11,9 +11,9 @@ from barnabas.core.metadata.records import Endpoint, MetadataRecord
 from barnabas.edge.kafka.remote_controller import RemoteController
 from barnabas.node import Node, Ports
 from barnabas.runtime.cluster_metadata import ClusterMetadata, LeadershipListener, Subscriber
+from barnabas.runtime.controller_link import ControllerLink
 from barnabas.runtime.offload import Threads
 from barnabas.runtime.peers import Peers
-from barnabas.services.controller_link import ControllerLink
 from barnabas.services.membership import Membership, MembershipConfig
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.testing.simulation import Simulation

@@ -10,6 +10,7 @@ from barnabas.core.metadata import Image, NewTopic, create_topic
 from barnabas.core.metadata.brokers import Heartbeat, HeartbeatReply, Registration
 from barnabas.core.metadata.quorum import Quorum
 from barnabas.core.metadata.records import Endpoint, MetadataRecord
+from barnabas.core.raft.voters import VoterSet
 from barnabas.runtime.cluster_metadata import Decide, LeadershipListener, Subscriber
 from barnabas.runtime.metrics import Metrics
 from barnabas.services.controller import Controller, Formation
@@ -81,6 +82,10 @@ class NodeMetadata:
 
     @property
     def quorum(self) -> Quorum:
+        raise AssertionError("nobody asks for it")
+
+    @property
+    def voters(self) -> VoterSet:
         raise AssertionError("nobody asks for it")
 
     async def wait_applied(self, end_offset: int) -> None:

@@ -23,6 +23,7 @@ from barnabas.node import Node, Ports
 from barnabas.runtime.cluster_metadata import Decide, LeadershipListener, Subscriber
 from barnabas.runtime.connection_limits import ConnectionLimits
 from barnabas.runtime.connections import Connections
+from barnabas.runtime.controller_link import ControllerLink
 from barnabas.runtime.flusher import Flusher
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.metadata_log import MetadataLog
@@ -30,7 +31,6 @@ from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Threads
 from barnabas.runtime.peers import Peers
 from barnabas.services.broker import Broker
-from barnabas.services.controller_link import ControllerLink
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.testing.link import NetworkConfig

@@ -19,8 +19,8 @@ from barnabas.core.metadata.brokers import Heartbeat, HeartbeatReply, Registrati
 from barnabas.core.metadata.records import Endpoint
 from barnabas.edge.kafka.registry import FORWARDED, On, served_on
 from barnabas.edge.kafka.remote_controller import RemoteController
+from barnabas.runtime.controller_link import ControllerLink
 from barnabas.services.broker import Broker
-from barnabas.services.controller_link import ControllerLink
 from barnabas.services.features import SUPPORTED_FEATURES
 from barnabas.wire.apis import (
     ALLOCATE_PRODUCER_IDS,
