@@ -82,6 +82,10 @@ class FakeMetadata:
         return Quorum(self._quorum.leader_id, self._quorum.epoch, len(self._quorum.commits), ())
 
     @property
+    def end_offset(self) -> int:
+        return len(self._quorum.commits)
+
+    @property
     def voters(self) -> VoterSet:
         return VoterSet.of(
             Voter(ReplicaKey(node_id), (VoterEndpoint(CONTROLLER, f"n{node_id}", PORT),))
