@@ -254,3 +254,22 @@ def test_a_node_that_is_told_to_stop_while_it_opens_its_logs_stops_cleanly(tmp_p
     )
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_one_of_several_nodes_must_be_formatted(tmp_path: Path) -> None:
+    own = ("--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
+    said = refused(*own, "--set", "controller.quorum.voters=1@a:9093,2@b:9093", code=2)
+    assert "the data directory is not formatted" in said
+    assert "run barnabas format" in said
+
+
+def test_a_damaged_identity_is_refused_in_one_line(tmp_path: Path) -> None:
+    own = ("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    with serving(*own) as (process, _):
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    identity = tmp_path / "meta.properties"
+    identity.write_text(identity.read_text().replace("node.id", "node"))
+    said = refused(*own)
+    assert "meta.properties is damaged (there is no node.id)" in said
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
