@@ -1,5 +1,6 @@
 """Data directories that are formatted, formed at a first start, or of an earlier version; with crashes in between."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -51,10 +52,8 @@ def test_a_format_that_is_interrupted_anywhere_is_none_or_whole_and_can_be_repea
         meta = META
         if check_unformatted(disk, "/data") is None:
             meta = META._replace(directory_id=UUID(int=10))
-            voters = initial_voters(
-                config(), meta.directory_id, is_standalone=True, controllers=None, joins_later=False
-            )
-            format_directory(disk, "/data", meta, voters)
+            again = initial_voters(config(), meta.directory_id, is_standalone=True, controllers=None, joins_later=False)
+            format_directory(disk, "/data", meta, again)
             disk.crash()
         found = opened(disk, config())
         assert found.meta == meta
@@ -120,7 +119,7 @@ def test_a_node_of_a_formed_cluster_starts_whatever_its_bootstrap_servers_are() 
 
 def test_voters_are_said_once_and_in_one_way() -> None:
     fixed = config(controller_quorum_voters="1@a:9093,2@b:9093")
-    for settings, ways in [
+    cases: list[tuple[BrokerConfig, dict[str, Any]]] = [
         (config(), {}),
         (config(), {"is_standalone": True, "joins_later": True}),
         (config(), {"joins_later": True}),
@@ -128,10 +127,11 @@ def test_voters_are_said_once_and_in_one_way() -> None:
         (config(), {"controllers": "1@a:9093"}),
         (config(), {"controllers": "1@a:0:AAAAAAAAAAAAAAAAAAAABw"}),
         (config(), {"controllers": "1@a:1:AAAAAAAAAAAAAAAAAAAABw,1@b:1:AAAAAAAAAAAAAAAAAAAABw"}),
-    ]:
-        given = {"is_standalone": False, "controllers": None, "joins_later": False, **ways}
+    ]
+    for settings, ways in cases:
+        given: dict[str, Any] = {"is_standalone": False, "controllers": None, "joins_later": False, **ways}
         with pytest.raises(InvalidConfig):
-            initial_voters(settings, UUID(int=1), **given)  # type: ignore[arg-type]
+            initial_voters(settings, UUID(int=1), **given)
 
 
 def test_a_directory_of_an_earlier_version_holds_its_identity_from_its_first_start_on() -> None:
