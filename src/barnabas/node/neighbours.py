@@ -20,7 +20,7 @@ from barnabas.runtime.raft_driver.peers import WirePeers, bootstrap_ids
 from barnabas.services.formation import place_of
 from barnabas.services.settings.broker_config import BrokerConfig
 
-CONTROLLER_TIMEOUT_S: Final = 5.0
+CONTROLLER_TIMEOUT_S: Final = 2.0
 """For one call of the controller, its repetitions included; whoever calls begins anew."""
 
 

@@ -41,6 +41,8 @@ log = get_logger("barnabas.membership")
 RETRY_S: Final = 0.1
 LEAVING_BEAT_S: Final = 0.1
 """How often a broker that leaves asks whether it may go."""
+LEAVING_PATIENCE_S: Final = 3.0
+"""How long a broker that leaves waits for a controller to answer: if all nodes stop, the last find none."""
 NOT_REGISTERED: Final = -1
 
 PASSING: Final = (NotController, PeerError, ControllerBusy, RequestTimedOut)
@@ -83,7 +85,8 @@ class Membership:
         self._wakeup = asyncio.Event()
         self._unfenced = asyncio.Event()
         self._may_go = asyncio.Event()
-        self._is_leaving = False
+        self._is_leaving = self._is_unheard = False
+        self._answered_at = 0.0  # when a controller last took a heartbeat, or the broker began to leave
         self.wants_fence = False
         """Whether it asks to stay fenced, since it cannot serve yet. Set `False` by `ready`."""
         self.epoch = NOT_REGISTERED
@@ -201,11 +204,16 @@ class Membership:
                 await self._register(self._registration)
             except PASSING as refusal:
                 log.info("no heartbeat was taken: %s", refusal)
+                if self._is_leaving and asyncio.get_running_loop().time() > self._answered_at + LEAVING_PATIENCE_S:
+                    log.warning("stopping though no controller answers, to have leaderships moved")
+                    self._is_unheard = True
+                    break
                 await (self._pause() if self._remote is None else asyncio.sleep(RETRY_S))
             except BarnabasError as refusal:
                 log.warning("a heartbeat was refused: %s", refusal)
                 await self._pause()
             else:
+                self._answered_at = asyncio.get_running_loop().time()
                 if reply.should_shut_down and self._is_leaving:
                     break
                 await self._pause()
@@ -245,10 +253,11 @@ class Membership:
         if not any(node.is_active for node in nodes if node.node_id != self._config.node_id):
             return True
         self._is_leaving = True
+        self._answered_at = asyncio.get_running_loop().time()
         self._wakeup.set()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._may_go.wait()
         except TimeoutError:
             log.warning("stopping though the controller has not moved all leaderships within %g s", timeout_s)
-        return self._may_go.is_set()
+        return self._may_go.is_set() and not self._is_unheard

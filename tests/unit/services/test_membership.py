@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.core.errors import DuplicateBrokerRegistration, InconsistentClusterId, InvalidRequest
 from barnabas.core.metadata.records import RemoveNodeRecord
+from barnabas.services.membership import LEAVING_PATIENCE_S
 from barnabas.services.producer_ids import ProducerIds
 from tests.unit.services.cluster_world import SESSION_MS, ClusterWorld, endpoints_of, run
 from tests.unit.services.test_controller import settle
@@ -221,6 +222,19 @@ def test_a_controlled_shutdown_waits_for_brokers_that_have_not_heard_of_it_until
 
         assert world.image.get_topic("a").get_partition(0).leader == 6
         assert not world.image.nodes[5].is_fenced
+
+    run(scenario)
+
+
+def test_a_controlled_shutdown_does_not_wait_long_for_a_controller_that_is_gone() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        leaver, _ = await world.join(5), await world.join(6)
+        world.log.elect(None)
+        began = asyncio.get_running_loop().time()
+
+        assert not await leaver.shut_down(timeout_s=60)
+
+        assert asyncio.get_running_loop().time() - began < 2 * LEAVING_PATIENCE_S
 
     run(scenario)
 
