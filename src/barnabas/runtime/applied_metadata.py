@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple
 
-from barnabas.core.errors import BarnabasError, NotController, RequestTimedOut, StorageError
+from barnabas.core.errors import BarnabasError, NotController, RequestTimedOut, StorageError, StorageExhausted
 from barnabas.core.metadata.difference import difference
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import MetadataRecord, decode_record
@@ -270,9 +270,14 @@ class AppliedMetadata:
                 if self._written and self._written[0].base_offset <= self._position:
                     break
                 start = self._position
-                with self._log.health.reading():
-                    read = self._log.begin_read(start, max_bytes=_READ_BYTES, end_offset=self.high_watermark)
-                    data = await self._offload.run(read)
+                try:
+                    data = await self._read_at(start)
+                except StorageExhausted:
+                    await asyncio.sleep(_RETRY_S)
+                    continue
+                except StorageError as error:
+                    self.fail(error)
+                    return
                 if self._position != start:
                     continue  # a snapshot took the place of the log
                 await self._apply_read(data)
@@ -281,6 +286,11 @@ class AppliedMetadata:
         finally:
             self._is_reading = False
         self._advance()
+
+    async def _read_at(self, offset: int) -> bytes:
+        with self._log.health.reading():
+            read = self._log.begin_read(offset, max_bytes=_READ_BYTES, end_offset=self.high_watermark)
+            return await self._offload.run(read)
 
     async def _apply_read(self, data: bytes) -> None:
         view = memoryview(data)

@@ -3,6 +3,9 @@
 A feature is listed once it is implemented. A cluster uses the levels that it was formed with. That of
 `metadata.version` can be raised, once every node knows the new one: see `core.metadata.levels` for what it allows. The
 others do not change: an update to the level in use succeeds, and any other is refused.
+A feature is listed once it is implemented. Levels do not change: every node of this version uses the highest, so an
+update to that level succeeds, and any other is refused. The exception is `kraft.version`, whose level is in the log of
+the quorum and not in the image: it can go from 0, where the voters are a fixed list, to 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,10 +18,14 @@ from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.levels import FIRST_LEVEL, LATEST_LEVEL, METADATA_VERSION, SEVERAL_NODES, level_of
 
+KRAFT_VERSION: Final = "kraft.version"
+
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
     METADATA_VERSION: (FIRST_LEVEL, LATEST_LEVEL),
+    KRAFT_VERSION: (0, 1),
+    "metadata.version": (7, 30),
     "transaction.version": (0, 2),
 }
 """The levels of each feature.
@@ -68,6 +75,16 @@ def update_features(image: Image, updates: Sequence[FeatureUpdate]) -> MetadataD
 def check_updates(image: Image, updates: Sequence[FeatureUpdate]) -> None:
     """Refuse updates unless every one of them can be done."""
     in_use = finalized_features(image)
+def finalized_features(image: Image, *, kraft_version: int) -> dict[str, int]:
+    """The level of each feature that is in use; one whose level is 0 is left out, as in Kafka."""
+    levels = {name: highest for name, (_, highest) in SUPPORTED_FEATURES.items()} | image.features
+    levels[KRAFT_VERSION] = kraft_version
+    return {name: level for name, level in levels.items() if level > 0}
+
+
+def check_updates(image: Image, updates: Sequence[FeatureUpdate], *, kraft_version: int) -> None:
+    """Refuse updates unless every one of them requests the level in use, or that the log says who votes."""
+    in_use = finalized_features(image, kraft_version=kraft_version)
     for update in updates:
         problem = _problem_of(update, in_use.get(update.name, 0)) or _problem_of_nodes(image, update)
         if problem:
@@ -86,6 +103,8 @@ def _problem_of(update: FeatureUpdate, current: int) -> str | None:
     if update.level > current and not is_upgrade:
         return f"Level {current} is in use, and a higher one is not a downgrade."
     if update.level < current or (update.level > current and update.name != METADATA_VERSION):
+    is_raised = update.name == KRAFT_VERSION and update.level > current
+    if update.level != current and not is_raised:
         return f"Level {current} is in use and cannot be changed."
     return None
 

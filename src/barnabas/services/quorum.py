@@ -111,6 +111,16 @@ class QuorumService:
             raise InvalidRequest(f"the request does not say where node {voter.key.node_id} listens for controllers")
         await self._change(lambda node, token, now_ms: node.update_voter(voter, token, now_ms=now_ms))
 
+    async def make_dynamic(self) -> None:
+        """Have the log say who votes (kraft.version 1), and no fixed list; done if it does already."""
+        self._check_leads(None)
+        await self._change(lambda node, token, now_ms: node.make_dynamic(token, now_ms=now_ms))
+
+    @property
+    def kraft_version(self) -> int:
+        """1 if the log says who votes, 0 if a fixed list does."""
+        return 0 if self._metadata.driver.node.voters.last_entry is None else 1
+
     async def _change(self, change: Change) -> None:
         await self._metadata.driver.change_voters(change)
 

@@ -34,7 +34,8 @@ class Follower:
     """A node that follows: others write to its log what the test says."""
 
     def __init__(self) -> None:
-        log = DataDir(SimulatedDisk(1), "/data").create_log(METADATA_PARTITION, LogConfig())
+        self.disk = SimulatedDisk(1)
+        log = DataDir(self.disk, "/data").create_log(METADATA_PARTITION, LogConfig())
         loaded = load_metadata(log, replica=ME)
         self.log = QuorumLog(log, loaded.snapshots)
         self.offload = GatedOffload()
@@ -197,6 +198,20 @@ def test_a_snapshot_replaces_the_image_and_is_told_as_what_it_changes() -> None:
         assert node.heard[-1][0] == 90
         assert (node.applied.bytes_applied, node.applied.records_applied) == (0, 0)
         assert taken == []  # it is a snapshot: none is due because of it
+
+    run(scenario)
+
+
+def test_a_log_that_cannot_be_read_is_applied_no_further_and_harms_nobody() -> None:
+    async def scenario(node: Follower) -> None:
+        end = node.write(ProducerIdsRecord(10))
+        node.disk.fail_read(count=None)
+
+        node.applied.commit_to(end)
+        await node.settle()
+
+        assert node.applied.failure is not None
+        assert node.applied.applied_offset == 0
 
     run(scenario)
 

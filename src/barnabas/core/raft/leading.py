@@ -152,6 +152,7 @@ def _note_progress(state: RaftState, role: Leader, request: FetchRequest, *, now
         progress.last_caught_up_ms = now_ms
     elif progress.last_fetch_ms is not None and request.fetch_offset >= progress.last_fetch_end:
         progress.last_caught_up_ms = progress.last_fetch_ms
+    progress.directory_id = request.replica.directory_id
     progress.durable_end = request.fetch_offset
     progress.last_fetch_ms = now_ms
     progress.last_fetch_end = state.log.end_offset

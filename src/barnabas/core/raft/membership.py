@@ -5,9 +5,12 @@ no change begins before the last one is committed, and none before the leader ha
 which tells it that no change of another leader can come back.
 """
 
+from collections.abc import Sequence
+
 from barnabas.core.errors import (
     DuplicateVoter,
     InvalidRequest,
+    InvalidUpdateVersion,
     NotLeaderOrFollower,
     RequestTimedOut,
     UnsupportedVersion,
@@ -15,7 +18,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.model import NO_OFFSET
 from barnabas.core.raft.leading import check_quorum_timeout_ms, release_parked
-from barnabas.core.raft.output import Voters
+from barnabas.core.raft.output import ChangeDone, ControlRecord, KRaftVersion, Voters
 from barnabas.core.raft.state import Leader, PendingChange, Progress, RaftState
 from barnabas.core.raft.voters import ReplicaKey, Voter, VoterSet
 
@@ -51,6 +54,40 @@ def update_voter(state: RaftState, voter: Voter, token: object, *, now_ms: int) 
     _change(state, role, voters.with_voter(voter), token, now_ms=now_ms)
 
 
+def make_dynamic(state: RaftState, token: object, *, now_ms: int) -> None:
+    """Write the fixed list of voters to the log (kraft.version 1), which says from then on who votes.
+
+    Each voter must have fetched from this leader: that tells it the data directory that the vote is with.
+    """
+    role = state.role
+    if not isinstance(role, Leader):
+        raise NotLeaderOrFollower(f"node {state.node_id} does not lead the quorum")
+    if state.voters.last_entry is not None:
+        state.output.changes.append(ChangeDone(token))
+        return
+    if role.high_watermark == NO_OFFSET:
+        raise RequestTimedOut("the leader has committed nothing in its epoch yet; try again")
+    found = [(voter, _with_directory(state, role, voter)) for voter in state.voters.current.voters]
+    for old, new in found:
+        if new.key.directory_id is None:
+            raise InvalidUpdateVersion(
+                f"the data directory of voter {new.key.node_id} is not known: it has not fetched"
+            )
+        if old.key in role.progress:  # of the same replica, whose key is whole now
+            role.progress[new.key] = role.progress.pop(old.key)
+        if old.key in role.parked:
+            role.parked[new.key] = role.parked.pop(old.key)
+    _change(state, role, VoterSet.of(new for _, new in found), token, now_ms=now_ms, before=[KRaftVersion(1)])
+
+
+def _with_directory(state: RaftState, role: Leader, voter: Voter) -> Voter:
+    if voter.key.matches(state.key):
+        return Voter(state.key, voter.endpoints or state.endpoints)
+    progress = role.progress.get(voter.key)
+    directory_id = voter.key.directory_id or (progress.directory_id if progress is not None else None)
+    return Voter(ReplicaKey(voter.key.node_id, directory_id), voter.endpoints)
+
+
 def check_can_change(state: RaftState) -> tuple[Leader, VoterSet]:
     """The leader and the set that may be changed now; refused otherwise."""
     role = state.role
@@ -77,8 +114,16 @@ def is_caught_up(state: RaftState, role: Leader, key: ReplicaKey, *, now_ms: int
     return is_recent and progress.durable_end >= role.high_watermark
 
 
-def _change(state: RaftState, role: Leader, voters: VoterSet, token: object, *, now_ms: int) -> None:
-    offset = state.append_control([Voters(voters)])
+def _change(
+    state: RaftState,
+    role: Leader,
+    voters: VoterSet,
+    token: object,
+    *,
+    now_ms: int,
+    before: Sequence[ControlRecord] = (),
+) -> None:
+    offset = state.append_control([*before, Voters(voters)])
     role.change = PendingChange(token=token, offset=offset, deadline_ms=now_ms + state.config.request_timeout_ms)
     for voter in state.other_voters.voters:
         role.progress.setdefault(voter.key, Progress(begin_due_ms=now_ms))

@@ -345,6 +345,11 @@ class RaftNode:
         membership.update_voter(self._state, voter, token, now_ms=now_ms)
         return self._settle(now_ms)
 
+    def make_dynamic(self, token: object, *, now_ms: int) -> Output:
+        """Write a fixed list of voters to the log, so that it can change."""
+        membership.make_dynamic(self._state, token, now_ms=now_ms)
+        return self._settle(now_ms)
+
     # After every step
 
     def _settle(self, now_ms: int) -> Output:

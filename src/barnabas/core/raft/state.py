@@ -5,6 +5,7 @@ What is in `QuorumState` is durable, the rest is gone after a restart. A role ho
 
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeAlias
+from uuid import UUID
 
 import msgspec
 
@@ -109,6 +110,8 @@ class Progress(msgspec.Struct, kw_only=True):
     """Where the leader's log ended at that time."""
     last_caught_up_ms: int | None = None
     """The latest time of which this replica has all that the log held then."""
+    directory_id: UUID | None = None
+    """What the replica says that its data directory is."""
     begin_due_ms: int
     """When to tell this voter who leads, unless it fetches before."""
 

@@ -4,11 +4,20 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.core.errors import InvalidUpdateVersion, RequestTimedOut
 from barnabas.core.raft.joining import AddVoter, RemoveVoter, UpdateVoter, VoterChange
 from barnabas.core.raft.log_view import BatchInfo
-from barnabas.core.raft.messages import BeginQuorumEpochRequest, FetchResponse
+from barnabas.core.raft.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse, VoteResponse
 from barnabas.core.raft.node import RaftNode, Restored
-from barnabas.core.raft.output import AppendControl, KRaftVersion, LeaderChange, OutgoingRequest, Voters
+from barnabas.core.raft.output import (
+    AppendControl,
+    ChangeDone,
+    KRaftVersion,
+    LeaderChange,
+    OutgoingRequest,
+    Output,
+    Voters,
+)
 from barnabas.core.raft.voters import NO_VOTERS, Endpoint, ReplicaKey, Voter, VotersAt, VoterSet
 from barnabas.testing.dice import SimulatedDice, derive_random
 
@@ -84,6 +93,40 @@ def test_a_follower_asks_for_its_place(voters: list[Voter], joins: bool, expecte
     follow(node, VoterSet.of(voters))
 
     assert node.due_change(joins=joins) == expected
+
+
+def test_a_fixed_list_becomes_dynamic_once_the_leader_knows_all_directories() -> None:
+    node = new_node(voters=VoterSet.of([Voter(ReplicaKey(1), HERE), Voter(ReplicaKey(2), THERE)]))
+    lead(node)
+    with pytest.raises(RequestTimedOut):
+        node.make_dynamic("early", now_ms=20)
+    fetch(node, ReplicaKey(2))
+    with pytest.raises(InvalidUpdateVersion):
+        node.make_dynamic("unknown", now_ms=20)
+    fetch(node, OTHER)
+
+    output = node.make_dynamic("asked", now_ms=30)
+
+    voters = VoterSet.of([Voter(ME, HERE), Voter(OTHER, THERE)])
+    assert output.operations == [AppendControl(1, 1, (KRaftVersion(1), Voters(voters)))]
+    assert node.voters.current == voters
+    node.flushed(3, epoch=1, now_ms=31)
+    assert fetch(node, OTHER, offset=3).changes == [ChangeDone("asked")]
+    assert node.make_dynamic("again", now_ms=40).changes == [ChangeDone("again")]
+
+
+def lead(node: RaftNode) -> None:
+    """Have a node elected by the other voter."""
+    node.start(0)
+    (asked,) = node.tick(5000).requests
+    (asked,) = node.receive_response(2, asked.request_id, VoteResponse(epoch=0, is_granted=True), now_ms=5001).requests
+    node.receive_response(2, asked.request_id, VoteResponse(epoch=1, is_granted=True), now_ms=5002)
+    node.flushed(1, epoch=1, now_ms=5003)
+
+
+def fetch(node: RaftNode, replica: ReplicaKey, offset: int = 1) -> Output:
+    request = FetchRequest(cluster_id="c", epoch=1, replica=replica, fetch_offset=offset, last_epoch=1)
+    return node.receive(request, None, now_ms=5004)
 
 
 def test_nothing_is_asked_for_before_the_log_says_who_votes() -> None:

@@ -45,6 +45,7 @@ async def handle(broker: Broker, request: message.ApiVersionsRequest, asked: Ask
         if not all(_SOFTWARE.fullmatch(each) for each in software):
             return {"error_code": InvalidRequest.kafka_code}
         asked.session.software = software
+    kraft_version = 0 if broker.quorum is None else broker.quorum.kraft_version
     return {
         "error_code": 0,
         "api_keys": _api_keys(listeners_of(asked.session)),
@@ -56,7 +57,7 @@ async def handle(broker: Broker, request: message.ApiVersionsRequest, asked: Ask
         "finalized_features_epoch": max(broker.metadata.applied_offset - 1, 0),
         "finalized_features": [
             {"name": name, "min_version_level": level, "max_version_level": level}
-            for name, level in sorted(finalized_features(broker.image).items())
+            for name, level in sorted(finalized_features(broker.image, kraft_version=kraft_version).items())
         ],
     }
 

@@ -2,6 +2,9 @@
 
 An update that cannot be done refuses the whole request, as in Kafka. Differs from Kafka: only the level of
 `metadata.version` can change, and only rise (see `services.features`); an update to the level in use succeeds.
+Differs from Kafka: a feature stays at its level, which is the highest (see `services.features`); an update to that
+level succeeds, any other is refused, and with it the whole request, as in Kafka. `kraft.version` can go from 0 to 1:
+the fixed list of voters is written to the log, and can change from then on.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
+from barnabas.edge.kafka.handlers.quorum_requests import quorum_of
 from barnabas.edge.kafka.registry import On, serves
 from barnabas.services.broker import Broker
 from barnabas.services.features import FeatureUpdate, UpgradeType, check_updates, update_features
+from barnabas.services.features import KRAFT_VERSION, FeatureUpdate, UpgradeType, check_updates
 from barnabas.wire.apis import UPDATE_FEATURES
 
 if TYPE_CHECKING:
@@ -39,6 +44,11 @@ async def handle(
             check_updates(broker.image, updates)
         else:
             await broker.metadata.commit(lambda image: update_features(image, updates))
+        kraft_version = 0 if broker.quorum is None else broker.quorum.kraft_version
+        check_updates(broker.image, updates, kraft_version=kraft_version)
+        is_raised = any(each.name == KRAFT_VERSION and each.level > kraft_version for each in updates)
+        if is_raised and not request.validate_only:
+            await quorum_of(broker).make_dynamic()
     except BarnabasError as error:
         return {**refused(error)}
     if asked.version > _RESULTS_UNTIL:
