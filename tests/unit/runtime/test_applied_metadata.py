@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 from barnabas.core.metadata.commits import encode_batches, encode_commit
 from barnabas.core.metadata.image import Image
@@ -14,18 +15,19 @@ from barnabas.core.metadata.records import (
     ProducerIdsRecord,
     encode_record,
 )
-from barnabas.core.raft.log_view import SnapshotId
+from barnabas.core.raft.log_view import BOOTSTRAP_SNAPSHOT, SnapshotId
 from barnabas.core.raft.output import AppendControl, LeaderChange
-from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey
+from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VotersAt, VoterSet
 from barnabas.runtime.applied_metadata import AppliedMetadata
+from barnabas.runtime.metadata_log import MetadataLog
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.metadata_loading import load_metadata
-from barnabas.storage.metadata_snapshot import SnapshotContents
+from barnabas.storage.metadata_snapshot import MetadataSnapshots, SnapshotContents
 from barnabas.storage.quorum_log import QuorumLog
 from barnabas.testing.disk import SimulatedDisk
 from barnabas.testing.loop import SimulatedLoop
-from tests.unit.runtime.metadata_support import GatedOffload
+from tests.unit.runtime.metadata_support import DIRECTORY, GatedOffload, LooseTasks
 
 ME = ReplicaKey(1)
 
@@ -237,6 +239,27 @@ def test_a_new_leader_reads_what_others_wrote_and_then_decides_on_it() -> None:
         assert epochs == [2, None, 3]
 
     run(scenario)
+
+
+def test_a_node_that_was_formatted_as_the_first_voter_leads_and_repeats_that_in_the_log() -> None:
+    key, voters = ReplicaKey(1, UUID(int=11)), VoterSet.of([Voter(ReplicaKey(1, UUID(int=11)))])
+    disk = SimulatedDisk(1)
+    disk.make_dir("/data")
+    disk.make_dir(DIRECTORY)
+    MetadataSnapshots(disk, DIRECTORY).write(BOOTSTRAP_SNAPSHOT, [], voters)
+
+    async def scenario() -> None:
+        metadata = MetadataLog.open(
+            DataDir(disk, "/data"), offload=GatedOffload(), replica=key, cluster_id="c", static_voters=NO_VOTERS
+        )
+        await metadata.start(cast("asyncio.TaskGroup", LooseTasks()))
+        await metadata.wait_applied(3)  # the leader, the version and the voters
+        assert metadata.is_active
+        assert metadata.driver.node.voters.last_entry == VotersAt(2, voters)
+        await metadata.close()
+
+    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(1)) as runner:
+        runner.run(scenario())
 
 
 def state_of(image: Image) -> list[MetadataRecord]:
