@@ -21,6 +21,7 @@ from barnabas.wire.apis import (
     FETCH,
     FETCH_SNAPSHOT,
     REMOVE_RAFT_VOTER,
+    UPDATE_FEATURES,
     UPDATE_RAFT_VOTER,
     VOTE,
     Api,
@@ -278,6 +279,18 @@ def test_a_voter_that_cannot_be_updated_hears_who_leads() -> None:
             answer = await ask(broker, UPDATE_RAFT_VOTER, 0, k_raft_version_feature=versions, **request)
             assert answer.error_code is expected
             assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (NODE_ID, epoch)
+
+    run(scenario)
+
+
+def test_a_list_of_voters_stays_fixed_while_a_data_directory_has_no_id() -> None:
+    async def scenario(broker: Broker) -> None:
+        for level, expected in ((0, ErrorCode.none), (1, ErrorCode.invalid_update_version)):
+            update = {"feature": "kraft.version", "max_version_level": level, "upgrade_type": 1}
+            answer = await ask(broker, UPDATE_FEATURES, 2, feature_updates=[update])
+            assert answer.error_code is expected
+        assert broker.quorum is not None
+        assert broker.quorum.kraft_version == 0
 
     run(scenario)
 
