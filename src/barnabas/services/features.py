@@ -1,11 +1,9 @@
 """The features of the cluster: the supported levels of each, and the one in use.
 
 A feature is listed once it is implemented. A cluster uses the levels that it was formed with. That of
-`metadata.version` can be raised, once every node knows the new one: see `core.metadata.levels` for what it allows. The
-others do not change: an update to the level in use succeeds, and any other is refused.
-A feature is listed once it is implemented. Levels do not change: every node of this version uses the highest, so an
-update to that level succeeds, and any other is refused. The exception is `kraft.version`, whose level is in the log of
-the quorum and not in the image: it can go from 0, where the voters are a fixed list, to 1.
+`metadata.version` can be raised, once every node knows the new one: see `core.metadata.levels` for what it allows. So
+can that of `kraft.version`, which is in the log of the quorum and not in the image: from 0, where the voters are a
+fixed list, to 1. The others do not change: an update to the level in use succeeds, and any other is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,9 +21,8 @@ KRAFT_VERSION: Final = "kraft.version"
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
-    METADATA_VERSION: (FIRST_LEVEL, LATEST_LEVEL),
     KRAFT_VERSION: (0, 1),
-    "metadata.version": (7, 30),
+    METADATA_VERSION: (FIRST_LEVEL, LATEST_LEVEL),
     "transaction.version": (0, 2),
 }
 """The levels of each feature.
@@ -37,6 +34,7 @@ epoch of its own (KIP-890). `eligible.leader.replicas.version` 1 (KIP-966) is th
 """
 
 _NOT_THERE: Final = (0, 0)
+_RAISED: Final = (KRAFT_VERSION, METADATA_VERSION)
 
 
 class UpgradeType(IntEnum):
@@ -57,33 +55,24 @@ class FeatureUpdate(NamedTuple):
 
 def highest_levels() -> dict[str, int]:
     """The levels that a cluster begins with which this version forms."""
-    return {name: highest for name, (_, highest) in SUPPORTED_FEATURES.items()}
+    return {name: highest for name, (_, highest) in SUPPORTED_FEATURES.items() if name != KRAFT_VERSION}
 
 
-def finalized_features(image: Image) -> dict[str, int]:
-    """The level of each feature that is in use."""
-    return highest_levels() | image.features
+def finalized_features(image: Image, *, kraft_version: int) -> dict[str, int]:
+    """The level of each feature that is in use; one whose level is 0 is left out, as in Kafka."""
+    levels = highest_levels() | image.features | {KRAFT_VERSION: kraft_version}
+    return {name: level for name, level in levels.items() if level > 0}
 
 
-def update_features(image: Image, updates: Sequence[FeatureUpdate]) -> MetadataDecision[None]:
-    """Decide on updates: all of them, or none."""
-    check_updates(image, updates)
+def update_features(image: Image, updates: Sequence[FeatureUpdate], *, kraft_version: int) -> MetadataDecision[None]:
+    """Decide on updates: all of them, or none. That of the quorum is not in the metadata, and is only checked."""
+    check_updates(image, updates, kraft_version=kraft_version)
     changed = (set_feature(image, each.name, each.level) for each in updates if each.name == METADATA_VERSION)
     return MetadataDecision([record for decision in changed for record in decision.records], None)
 
 
-def check_updates(image: Image, updates: Sequence[FeatureUpdate]) -> None:
-    """Refuse updates unless every one of them can be done."""
-    in_use = finalized_features(image)
-def finalized_features(image: Image, *, kraft_version: int) -> dict[str, int]:
-    """The level of each feature that is in use; one whose level is 0 is left out, as in Kafka."""
-    levels = {name: highest for name, (_, highest) in SUPPORTED_FEATURES.items()} | image.features
-    levels[KRAFT_VERSION] = kraft_version
-    return {name: level for name, level in levels.items() if level > 0}
-
-
 def check_updates(image: Image, updates: Sequence[FeatureUpdate], *, kraft_version: int) -> None:
-    """Refuse updates unless every one of them requests the level in use, or that the log says who votes."""
+    """Refuse updates unless every one of them can be done."""
     in_use = finalized_features(image, kraft_version=kraft_version)
     for update in updates:
         problem = _problem_of(update, in_use.get(update.name, 0)) or _problem_of_nodes(image, update)
@@ -102,8 +91,7 @@ def _problem_of(update: FeatureUpdate, current: int) -> str | None:
         return f"Level {current} is in use, and a lower one requires a downgrade type."
     if update.level > current and not is_upgrade:
         return f"Level {current} is in use, and a higher one is not a downgrade."
-    if update.level < current or (update.level > current and update.name != METADATA_VERSION):
-    is_raised = update.name == KRAFT_VERSION and update.level > current
+    is_raised = update.name in _RAISED and update.level > current
     if update.level != current and not is_raised:
         return f"Level {current} is in use and cannot be changed."
     return None

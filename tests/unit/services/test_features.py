@@ -39,7 +39,7 @@ def next_level(monkeypatch: pytest.MonkeyPatch) -> int:
 def test_the_level_rises_when_every_node_knows_the_new_one(next_level: int) -> None:
     image = image_with((7, next_level), (7, next_level))
 
-    for record in update_features(image, upgrade(next_level)).records:
+    for record in update_features(image, upgrade(next_level), kraft_version=1).records:
         image.apply(record)
 
     assert level_of(image) == next_level
@@ -49,7 +49,7 @@ def test_the_level_stays_while_a_node_does_not_know_the_new_one(next_level: int)
     image = image_with((7, next_level), (7, LATEST_LEVEL))
 
     with pytest.raises(InvalidUpdateVersion, match="Broker 1 only supports"):
-        update_features(image, upgrade(next_level))
+        update_features(image, upgrade(next_level), kraft_version=1)
 
 
 def test_a_fenced_node_counts_too(next_level: int) -> None:
@@ -57,22 +57,24 @@ def test_a_fenced_node_counts_too(next_level: int) -> None:
     image.apply(msgspec.structs.replace(image.nodes[1], is_fenced=True))
 
     with pytest.raises(InvalidUpdateVersion):
-        update_features(image, upgrade(next_level))
+        update_features(image, upgrade(next_level), kraft_version=1)
 
 
 def test_the_level_does_not_fall() -> None:
     down = [FeatureUpdate(METADATA_VERSION, LATEST_LEVEL - 1, UpgradeType.SAFE_DOWNGRADE)]
 
     with pytest.raises(InvalidUpdateVersion, match="cannot be changed"):
-        update_features(image_with((7, LATEST_LEVEL)), down)
+        update_features(image_with((7, LATEST_LEVEL)), down, kraft_version=1)
 
 
 def test_one_node_by_itself_rises_from_a_level_that_could_not_say_what_it_knows() -> None:
     image = image_with(level=ONE_NODE)
     image.apply(NodeRecord(0, "h", 1, None, UUID(int=0)))
 
-    assert update_features(image, upgrade(LATEST_LEVEL)).records == [FeatureRecord(METADATA_VERSION, LATEST_LEVEL)]
+    assert update_features(image, upgrade(LATEST_LEVEL), kraft_version=1).records == [
+        FeatureRecord(METADATA_VERSION, LATEST_LEVEL)
+    ]
 
 
 def test_the_level_in_use_is_not_written_again() -> None:
-    assert update_features(image_with((7, LATEST_LEVEL)), upgrade(LATEST_LEVEL)).records == []
+    assert update_features(image_with((7, LATEST_LEVEL)), upgrade(LATEST_LEVEL), kraft_version=1).records == []

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
-from barnabas.core.errors import NotController, RequestTimedOut
+from barnabas.core.errors import DuplicateVoter, NotController, RequestTimedOut, VoterNotFound
 from barnabas.core.metadata.cluster import register_node, start_cluster
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.quorum import Quorum
@@ -31,6 +31,7 @@ from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Threads
 from barnabas.runtime.peers import Peers
 from barnabas.services.broker import Broker
+from barnabas.services.quorum import QuorumService
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.testing.link import NetworkConfig
@@ -63,6 +64,29 @@ class FakeQuorum:
         self.epoch += 1
 
 
+class FakeQuorumService:
+    """The part in the quorum of a node whose metadata is fake."""
+
+    kraft_version = 1
+
+    def __init__(self, metadata: "FakeMetadata") -> None:
+        self._metadata = metadata
+        self.cluster_id = metadata.cluster_id
+
+    @property
+    def voters(self) -> VoterSet:
+        return self._metadata.voters
+
+    def describe(self) -> Quorum:
+        return self._metadata.quorum
+
+    async def add_voter(self, voter: Voter, **_: object) -> None:
+        raise DuplicateVoter(f"node {voter.key.node_id} is a voter")
+
+    async def remove_voter(self, key: ReplicaKey, **_: object) -> None:
+        raise VoterNotFound(f"node {key.node_id} is no voter")
+
+
 class FakeMetadata:
     """`ClusterMetadata` of one node."""
 
@@ -80,6 +104,12 @@ class FakeMetadata:
     @property
     def quorum(self) -> Quorum:
         return Quorum(self._quorum.leader_id, self._quorum.epoch, len(self._quorum.commits), ())
+
+    cluster_id = "cluster"
+
+    @property
+    def directory_id(self) -> UUID:
+        return UUID(int=self._node_id)
 
     @property
     def end_offset(self) -> int:
@@ -133,7 +163,10 @@ class FakeMetadata:
             await waiter
 
     def follow_leadership(self, listener: LeadershipListener) -> None:
-        raise NotImplementedError
+        """Nobody here is told: the controller of a node has nothing to do in these tests."""
+
+    def assume(self, decide: Decide[T]) -> T:
+        raise AssertionError("there is room on the disk")
 
     def subscribe(self, subscriber: Subscriber) -> None:
         self._subscribers.append(subscriber)
@@ -196,6 +229,7 @@ async def _broker(
         peers = Peers(tasks, asyncio.get_running_loop(), ports.dice)
         metadata = FakeMetadata(quorum, node_id)
         broker = Node(config, ports)._build(cast("MetadataLog", metadata), logs)
+        broker.quorum = cast("QuorumService", FakeQuorumService(metadata))
         broker.link = ControllerLink(metadata, peers, node_id=node_id)
         for other in range(1, 4):
             peers.move(other, f"n{other}", PORT)

@@ -18,8 +18,7 @@ from barnabas.edge.kafka.handlers.outcome import DONE, refused
 from barnabas.edge.kafka.handlers.quorum_requests import quorum_of
 from barnabas.edge.kafka.registry import On, serves
 from barnabas.services.broker import Broker
-from barnabas.services.features import FeatureUpdate, UpgradeType, check_updates, update_features
-from barnabas.services.features import KRAFT_VERSION, FeatureUpdate, UpgradeType, check_updates
+from barnabas.services.features import KRAFT_VERSION, FeatureUpdate, UpgradeType, check_updates, update_features
 from barnabas.wire.apis import UPDATE_FEATURES
 
 if TYPE_CHECKING:
@@ -40,15 +39,13 @@ async def handle(
         return {**refused(error)}
     updates = [_update(each, asked.version) for each in request.feature_updates]
     try:
-        if request.validate_only:
-            check_updates(broker.image, updates)
-        else:
-            await broker.metadata.commit(lambda image: update_features(image, updates))
         kraft_version = 0 if broker.quorum is None else broker.quorum.kraft_version
-        check_updates(broker.image, updates, kraft_version=kraft_version)
-        is_raised = any(each.name == KRAFT_VERSION and each.level > kraft_version for each in updates)
-        if is_raised and not request.validate_only:
-            await quorum_of(broker).make_dynamic()
+        if request.validate_only:
+            check_updates(broker.image, updates, kraft_version=kraft_version)
+        else:
+            await broker.metadata.commit(lambda image: update_features(image, updates, kraft_version=kraft_version))
+            if any(each.name == KRAFT_VERSION and each.level > kraft_version for each in updates):
+                await quorum_of(broker).make_dynamic()
     except BarnabasError as error:
         return {**refused(error)}
     if asked.version > _RESULTS_UNTIL:
