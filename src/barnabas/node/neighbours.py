@@ -15,13 +15,16 @@ from barnabas.runtime.cluster_metadata import ClusterMetadata
 from barnabas.runtime.controller_link import ControllerLink
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.other_brokers import OtherBrokers
-from barnabas.runtime.peers import Peers
+from barnabas.runtime.peers import PeerLimits, Peers
 from barnabas.runtime.raft_driver.peers import WirePeers, bootstrap_ids
 from barnabas.services.formation import place_of
 from barnabas.services.settings.broker_config import BrokerConfig
 
 CONTROLLER_TIMEOUT_S: Final = 2.0
 """For one call of the controller, its repetitions included; whoever calls begins anew."""
+
+LIMITS: Final = PeerLimits(connect_timeout_s=1.0)
+"""An election takes a second or two: a node that cannot be reached must not take longer."""
 
 
 def raft_config(config: BrokerConfig) -> RaftConfig:
@@ -56,7 +59,7 @@ class Neighbours:
         self, config: BrokerConfig, metadata: ClusterMetadata, *, dice: Dice, tasks: asyncio.TaskGroup
     ) -> None:
         quorum, node_id = config.quorum, config.node_id
-        self._peers = Peers(tasks, asyncio.get_running_loop(), dice, client_id=f"barnabas-node-{node_id}")
+        self._peers = Peers(tasks, asyncio.get_running_loop(), dice, LIMITS, client_id=f"barnabas-node-{node_id}")
         self.voters = WirePeers(
             self._peers,
             node_id=node_id,

@@ -137,7 +137,9 @@ class Node:
             for listener in self.config.controller_listeners
         ]
         neighbours.listen_at(endpoints)
-        await metadata.start(connections.tasks, neighbours.voters, endpoints=endpoints)
+        quorum = self.config.quorum
+        joins = quorum.is_controller and quorum.controller_quorum_auto_join_enable
+        await metadata.start(connections.tasks, neighbours.voters, endpoints=endpoints, joins=joins)
         await connections.serve([listener.name for listener in self.config.controller_listeners])
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:

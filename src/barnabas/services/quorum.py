@@ -9,7 +9,6 @@ from typing import TypeAlias
 from barnabas.core.errors import (
     BarnabasError,
     InconsistentClusterId,
-    InvalidConfig,
     InvalidRequest,
     NotLeaderOrFollower,
 )
@@ -21,13 +20,12 @@ from barnabas.core.raft.messages import (
 )
 from barnabas.core.raft.node import RaftNode
 from barnabas.core.raft.output import Output
-from barnabas.core.raft.state import Leader, RaftConfig
+from barnabas.core.raft.state import Leader
 from barnabas.core.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from barnabas.runtime.metadata_log import MetadataLog
 from barnabas.runtime.raft_driver import Answer
-from barnabas.runtime.raft_driver.peers import WirePeers, bootstrap_ids, choose_endpoint
+from barnabas.runtime.raft_driver.peers import WirePeers, choose_endpoint
 from barnabas.runtime.raft_driver.wire_answers import LeaderAt
-from barnabas.services.settings.catalogue.quorum_settings import QuorumSettings
 
 Change: TypeAlias = Callable[[RaftNode, object, int], Output]
 
@@ -143,45 +141,6 @@ class QuorumService:
     def _check_cluster(self, cluster_id: str | None) -> None:
         if cluster_id is not None and cluster_id != self.cluster_id:
             raise InconsistentClusterId(f"this is the cluster {self.cluster_id!r}, not {cluster_id!r}")
-
-
-def raft_config(settings: QuorumSettings) -> RaftConfig:
-    """The times of the quorum and whom to ask for its leader, by the settings of a node."""
-    return RaftConfig(
-        election_timeout_ms=settings.controller_quorum_election_timeout_ms,
-        fetch_timeout_ms=settings.controller_quorum_fetch_timeout_ms,
-        request_timeout_ms=settings.controller_quorum_request_timeout_ms,
-        retry_backoff_ms=settings.controller_quorum_retry_backoff_ms,
-        election_backoff_max_ms=settings.controller_quorum_election_backoff_max_ms,
-        bootstrap_ids=bootstrap_ids(len(settings.controller_quorum_bootstrap_servers)),
-    )
-
-
-def fixed_voters(settings: QuorumSettings, listener: str) -> VoterSet:
-    """The voters of ``controller.quorum.voters``, as ``id@host:port``; none if it is not set."""
-    voters = []
-    for text in settings.controller_quorum_voters:
-        node_id, at, address = text.partition("@")
-        if not at or not node_id.isdecimal():
-            raise InvalidConfig(f"controller.quorum.voters cannot have {text!r}; allowed: id@host:port")
-        host, port = _parse_address("controller.quorum.voters", address)
-        voters.append(Voter(ReplicaKey(int(node_id)), (Endpoint(listener, host, port),)))
-    if len({voter.key for voter in voters}) != len(voters):
-        raise InvalidConfig("controller.quorum.voters names a node twice")
-    return VoterSet.of(voters)
-
-
-def bootstrap_servers(settings: QuorumSettings) -> list[tuple[str, int]]:
-    """The addresses of ``controller.quorum.bootstrap.servers``."""
-    name = "controller.quorum.bootstrap.servers"
-    return [_parse_address(name, text) for text in settings.controller_quorum_bootstrap_servers]
-
-
-def _parse_address(setting: str, text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) <= 65535:
-        raise InvalidConfig(f"{setting} cannot have {text!r}; allowed: host:port")
-    return host.strip("[]"), int(port)
 
 
 def _check_key(key: ReplicaKey) -> None:

@@ -62,6 +62,8 @@ class FakeQuorum:
     def elect(self, node_id: int) -> None:
         self.leader_id = node_id
         self.epoch += 1
+        for node in self.nodes.values():
+            node.tell_leadership()
 
 
 class FakeQuorumService:
@@ -94,6 +96,7 @@ class FakeMetadata:
         self._quorum = quorum
         self._node_id = node_id
         self._subscribers: list[Subscriber] = []
+        self._listeners: list[LeadershipListener] = []
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self.image = Image()
         self.applied_offset = 0
@@ -163,7 +166,12 @@ class FakeMetadata:
             await waiter
 
     def follow_leadership(self, listener: LeadershipListener) -> None:
-        """Nobody here is told: the controller of a node has nothing to do in these tests."""
+        self._listeners.append(listener)
+        self.tell_leadership()
+
+    def tell_leadership(self) -> None:
+        for listener in self._listeners:
+            listener(self._quorum.epoch if self.is_active else None)
 
     def assume(self, decide: Decide[T]) -> T:
         raise AssertionError("there is room on the disk")

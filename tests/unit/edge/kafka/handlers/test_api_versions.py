@@ -37,6 +37,7 @@ def test_the_features_of_the_image_are_the_finalized_ones() -> None:
         assert levels == {
             "eligible.leader.replicas.version": 1,
             "group.version": 1,
+            "kraft.version": 1,
             "metadata.version": 25,
             "transaction.version": 2,
         }

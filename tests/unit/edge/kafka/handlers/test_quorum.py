@@ -253,10 +253,11 @@ def test_changes_of_voters_that_cannot_be_are_refused() -> None:
             (ADD_RAFT_VOTER, voter(directory_id=None), ErrorCode.invalid_request),
             (ADD_RAFT_VOTER, voter(listeners=[]), ErrorCode.invalid_request),
             (ADD_RAFT_VOTER, voter(node_id=-1), ErrorCode.invalid_request),
-            (ADD_RAFT_VOTER, voter(), ErrorCode.unsupported_version),  # this node knows no directory id: fixed
+            (ADD_RAFT_VOTER, voter(), ErrorCode.request_timed_out),  # it has fetched nothing yet
+            (ADD_RAFT_VOTER, voter(node_id=NODE_ID), ErrorCode.duplicate_voter),
             (REMOVE_RAFT_VOTER, voter(cluster_id="another"), ErrorCode.inconsistent_cluster_id),
             (REMOVE_RAFT_VOTER, voter(directory_id=None), ErrorCode.invalid_request),
-            (REMOVE_RAFT_VOTER, voter(), ErrorCode.unsupported_version),
+            (REMOVE_RAFT_VOTER, voter(), ErrorCode.voter_not_found),
         ):
             answer = await ask(broker, api, 0, **request)
             assert answer.error_code is expected
@@ -274,7 +275,7 @@ def test_a_voter_that_cannot_be_updated_hears_who_leads() -> None:
             (voter(current_leader_epoch=epoch - 1), ErrorCode.fenced_leader_epoch),
             (voter(current_leader_epoch=epoch + 1), ErrorCode.unknown_leader_epoch),
             (voter(current_leader_epoch=epoch, directory_id=None), ErrorCode.invalid_request),
-            (voter(current_leader_epoch=epoch), ErrorCode.unsupported_version),
+            (voter(current_leader_epoch=epoch), ErrorCode.voter_not_found),
         ):
             answer = await ask(broker, UPDATE_RAFT_VOTER, 0, k_raft_version_feature=versions, **request)
             assert answer.error_code is expected
@@ -283,16 +284,23 @@ def test_a_voter_that_cannot_be_updated_hears_who_leads() -> None:
     run(scenario)
 
 
-def test_a_list_of_voters_stays_fixed_while_a_data_directory_has_no_id() -> None:
+def test_a_fixed_list_of_voters_becomes_dynamic_by_its_feature_and_stays_so() -> None:
     async def scenario(broker: Broker) -> None:
-        for level, expected in ((0, ErrorCode.none), (1, ErrorCode.invalid_update_version)):
-            update = {"feature": "kraft.version", "max_version_level": level, "upgrade_type": 1}
-            answer = await ask(broker, UPDATE_FEATURES, 2, feature_updates=[update])
-            assert answer.error_code is expected
         assert broker.quorum is not None
         assert broker.quorum.kraft_version == 0
+        for level, expected, found in ((0, ErrorCode.none, 0), (1, ErrorCode.none, 1), (1, ErrorCode.none, 1)):
+            answer = await update(broker, level, upgrade_type=1)
+            assert (answer.error_code, broker.quorum.kraft_version) == (expected, found)
+        answer = await update(broker, 0, upgrade_type=2)
+        assert answer.error_code is ErrorCode.invalid_update_version
+        (described,) = broker.quorum.voters.voters
+        assert described.key == broker.quorum.replica
 
-    run(scenario)
+    async def update(broker: Broker, level: int, *, upgrade_type: int) -> Any:
+        wanted = {"feature": "kraft.version", "max_version_level": level, "upgrade_type": upgrade_type}
+        return await ask(broker, UPDATE_FEATURES, 2, feature_updates=[wanted])
+
+    run(scenario, config_of(controller_quorum_voters=f"{NODE_ID}@127.0.0.1:9093"))
 
 
 def test_a_leader_is_found_where_the_answers_say() -> None:
