@@ -221,7 +221,7 @@ main()
 @pytest.mark.parametrize(
     ("entry", "name", "number"),
     [
-        ("entry", "barnabas.cli.main", "SIGTERM"),
+        ("entry", "barnabas.cli.refusals", "SIGTERM"),
         ("entry", "barnabas.cli.serve", "SIGINT"),
         ("main", "barnabas.node", "SIGTERM"),
     ],

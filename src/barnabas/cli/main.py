@@ -5,22 +5,27 @@ cannot run with; 130 or 143 when Ctrl-C or SIGTERM ended a command before it was
 directory of ``serve`` is gone or failed. A refusal (a ``BarnabasError``) never shows a traceback; anything else is a
 bug, and does. A closed pipe (``| head``) is not a failure.
 
-A command imports what it needs in its own body, so that ``barnabas --help`` does not load a broker.
+A command imports what it needs in its own body, so that ``barnabas --help`` does not load a broker. Nor does a node
+load the commands: `entry` starts one without this module, unless its options are unusual.
 """
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
+
+if __name__ == "__main__":  # as the installed command: before the rest is loaded
+    from barnabas.cli.entry import main as enter
+
+    enter()
+    sys.exit()
 
 import typer
 
 from barnabas.cli import consume, get, group, layout, output, pipeline, produce, signals, topic, txn
 from barnabas.cli.format import format_
-from barnabas.core.errors import BarnabasError, DataDirLost, InvalidConfig
-
-WRONG_USAGE: Final = 2
-EX_IOERR: Final = 74  # of sysexits.h: a supervisor that starts it again will not help before somebody looks at the disk
+from barnabas.cli.refusals import exit_code_of, say_refused
+from barnabas.core.errors import BarnabasError, InvalidConfig
 
 app = typer.Typer(
     name="barnabas",
@@ -93,19 +98,12 @@ def serve(
     """Run a broker that Kafka clients can use, until Ctrl-C or SIGTERM."""
     from barnabas.cli import serve as serving
 
+    options = serving.ServeOptions(config, data_dir, listen, advertise, node_id, rack, tuple(settings or ()))
     try:
-        overrides = {
-            "log.dirs": None if data_dir is None else str(data_dir),
-            "listeners": None if listen is None else serving.parse_address("--listen", listen),
-            "advertised.listeners": None if advertise is None else serving.parse_address("--advertise", advertise),
-            "node.id": None if node_id is None else str(node_id),
-            "broker.rack": rack,
-        }
-        given = {name: text for name, text in overrides.items() if text is not None}
-        serving.serve(config, settings or [], given)
+        serving.serve_with(options)
     except InvalidConfig as refusal:
-        _say_refused(refusal)
-        raise typer.Exit(WRONG_USAGE) from None
+        say_refused(refusal)
+        raise typer.Exit(exit_code_of(refusal)) from None
 
 
 def run(commands: typer.Typer, arguments: Sequence[str] | None = None) -> None:
@@ -125,13 +123,8 @@ def _run(commands: typer.Typer, arguments: Sequence[str] | None) -> None:
     try:
         commands(arguments, prog_name="barnabas")
     except BarnabasError as refusal:
-        _say_refused(refusal)
-        sys.exit(EX_IOERR if isinstance(refusal, DataDirLost) else 1)
-
-
-def _say_refused(refusal: BarnabasError) -> None:
-    one_line = " ".join(str(refusal).split()) or type(refusal).__name__
-    output.say(f"barnabas: {one_line}", error=True)
+        say_refused(refusal)
+        sys.exit(1 if isinstance(refusal, InvalidConfig) else exit_code_of(refusal))
 
 
 def main() -> None:
@@ -141,7 +134,3 @@ def main() -> None:
         use_narrow_help()
     signals.interrupt_at_sigterm()
     run(app)
-
-
-if __name__ == "__main__":
-    main()

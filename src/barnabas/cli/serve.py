@@ -8,10 +8,13 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple, Self
 
 # Everything made while starting stays, so looking for garbage among it is time lost, and a good part of it.
 gc.disable()
 
+from barnabas.cli import output, signals  # noqa: E402
+from barnabas.cli.refusals import exit_code_of, say_refused  # noqa: E402
 from barnabas.config import load  # noqa: E402
 from barnabas.core.errors import BarnabasError, DataDirLost, InvalidConfig, StorageError  # noqa: E402
 from barnabas.node import Node, Ports, check_data_dirs  # noqa: E402
@@ -26,6 +29,58 @@ SWITCH_S = 0.001
 """How long a thread keeps the interpreter when another one wants it. Python's own 5 ms is what an acknowledgement would
 wait for when its sync begins, and again when it is done, while the loop is busy.
 """
+
+
+class ServeOptions(NamedTuple):
+    """The options of the command."""
+
+    config: Path | None = None
+    data_dir: Path | None = None
+    listen: str | None = None
+    advertise: str | None = None
+    node_id: int | None = None
+    rack: str | None = None
+    settings: tuple[str, ...] = ()
+
+    @classmethod
+    def of_texts(cls, given: Mapping[str, Sequence[str]]) -> Self:
+        """The options of a command line, by their names here; of one that is repeated the last counts, as in `main`."""
+        last = {name: values[-1] for name, values in given.items()}
+        return cls(
+            config=Path(last["config"]) if "config" in last else None,
+            data_dir=Path(last["data_dir"]) if "data_dir" in last else None,
+            listen=last.get("listen"),
+            advertise=last.get("advertise"),
+            node_id=int(last["node_id"]) if "node_id" in last else None,
+            rack=last.get("rack"),
+            settings=tuple(given.get("settings", ())),
+        )
+
+
+def serve_plainly(options: ServeOptions) -> int:
+    """Run a node as the command `serve` does; returns the exit code."""
+    signals.interrupt_at_sigterm()
+    try:
+        with output.quiet_pipe():
+            serve_with(options)
+    except BarnabasError as refusal:
+        say_refused(refusal)
+        return exit_code_of(refusal)
+    return 0
+
+
+def serve_with(options: ServeOptions) -> None:
+    """Run a node with these options."""
+    listen, advertise, data_dir, node_id = options.listen, options.advertise, options.data_dir, options.node_id
+    overrides = {
+        "log.dirs": None if data_dir is None else str(data_dir),
+        "listeners": None if listen is None else parse_address("--listen", listen),
+        "advertised.listeners": None if advertise is None else parse_address("--advertise", advertise),
+        "node.id": None if node_id is None else str(node_id),
+        "broker.rack": options.rack,
+    }
+    given = {name: text for name, text in overrides.items() if text is not None}
+    serve(options.config, options.settings, given)
 
 
 def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str]) -> None:

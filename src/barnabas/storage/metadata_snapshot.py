@@ -11,13 +11,12 @@ import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from barnabas.core.errors import CorruptLog, CorruptRecord
 from barnabas.core.raft.control_records import decode_voters, encode_voters
 from barnabas.core.raft.log_view import SnapshotId
 from barnabas.core.raft.voters import NO_VOTERS, VoterSet
 from barnabas.core.records.batch import Buffer
+from barnabas.core.records.checksum import crc32c
 from barnabas.storage.disk import Disk
 from barnabas.storage.names import TEMPORARY
 from barnabas.storage.small_file import read_file, replace_file

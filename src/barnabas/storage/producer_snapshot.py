@@ -10,10 +10,9 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from crc32c import crc32c
-
 from barnabas.core.model import NO_OFFSET, NO_SEQUENCE
 from barnabas.core.records.batch import MAX_SEQUENCE
+from barnabas.core.records.checksum import crc32c
 from barnabas.core.replica.producers import Producer, WrittenBatch
 
 VERSION: Final = 1

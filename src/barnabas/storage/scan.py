@@ -14,8 +14,6 @@ import itertools
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from barnabas.core.errors import BarnabasError, CorruptLog, CorruptRecord
 from barnabas.core.records.batch import (
     ATTRIBUTES_AT,
@@ -29,6 +27,7 @@ from barnabas.core.records.batch import (
     check_batch,
     read_header,
 )
+from barnabas.core.records.checksum import crc32c
 from barnabas.storage.disk import File
 from barnabas.storage.flipped_bit import flipped_byte
 from barnabas.storage.names import repair_command

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias, cast
 
-from crc32c import crc32c
-
 from barnabas.core.errors import (
     CorruptRecord,
     InvalidRecord,
@@ -22,6 +20,7 @@ from barnabas.core.errors import (
     UnsupportedRecordFormat,
 )
 from barnabas.core.model import NO_PRODUCER_ID
+from barnabas.core.records.checksum import crc32c
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
