@@ -39,6 +39,7 @@ from barnabas.wire.reading_values import (
     within,
 )
 from barnabas.wire.schema import FORMATS, implicit_default, is_struct, take_apart
+from barnabas.wire.straight_reading import StraightField, straight_reader
 
 _ROWS_PER_STEP: Final = 1000  # of numbers, of which one is read in a fraction of a microsecond
 _PLAIN_NUMBERS: Final = ("int8", "int16", "int32", "int64")  # an array of which is read in one go
@@ -87,6 +88,10 @@ def _entity(entity: Any) -> Read:
     known = _Struct(entity)
     kind, is_flexible, tagged, implied = known.kind, known.is_flexible, known.tagged, known.implied
     plain = [(field.name, _field(field, is_flexible=is_flexible)) for field in known.plain]
+    if not tagged:
+        kinds = [_single_kind(field) for field in known.plain]
+        straight = [StraightField(name, of, read) for (name, read), of in zip(plain, kinds, strict=True)]
+        return straight_reader(kind, straight, is_flexible=is_flexible, skip_tagged=_skip_tagged)
 
     def read_entity(body: Body, position: int) -> tuple[Any, int]:
         values: dict[str, Any] = {}
@@ -167,6 +172,16 @@ def _read_tagged(body: Body, position: int, known: dict[int, tuple[str, Read]], 
                 raise Malformed(f"tagged field {tag} does not have the length it claims")
         position = stop
     return position
+
+
+def _skip_tagged(body: Body, position: int) -> int:
+    return _read_tagged(body, position, {}, {})
+
+
+def _single_kind(field: "Field[Any]") -> str | None:
+    """What a field is, if it is a single value and not an array or a struct."""
+    inner, _, is_array = take_apart(field.type)
+    return None if is_array or is_struct(inner) else field.metadata["kafka_type"]
 
 
 def _field(field: "Field[Any]", *, is_flexible: bool) -> Read:

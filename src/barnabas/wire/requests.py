@@ -15,7 +15,7 @@ from barnabas.wire.frame import RequestHeader, request_head
 from barnabas.wire.reading import read_struct, read_struct_in_steps
 from barnabas.wire.reading_values import Body
 from barnabas.wire.schemas import request_schema
-from barnabas.wire.writing import Manner, Values, Write, struct_writer, write_struct_in_steps
+from barnabas.wire.writing import Manner, Values, Write, struct_steps_writer, struct_writer
 
 MAX_ELEMENTS: Final = 100_000  # of all arrays of a request together: far more than a client asks for at once
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -66,7 +66,7 @@ def write_request(api_key: int, version: int, values: Values) -> bytearray:
 
 def write_request_in_steps(api_key: int, version: int, values: Values) -> Generator[None, None, bytearray]:
     """The same in steps."""
-    return write_struct_in_steps(request_schema(api_key, version), Manner.REQUEST, values)
+    return struct_steps_writer(request_schema(api_key, version), Manner.REQUEST)(values)
 
 
 def frame_request(api_key: int, version: int, values: Values, *, correlation_id: int, client_id: str | None) -> bytes:

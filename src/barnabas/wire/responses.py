@@ -4,7 +4,7 @@ A handler returns plain values, whatever the version of the request; see `writin
 the version; see `reading`. Records in it are views of the data, which must not change as long as they are in use.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from barnabas.wire.frame import read_answer_head
 from barnabas.wire.reading import read_struct, read_struct_in_steps
 from barnabas.wire.reading_values import Body
 from barnabas.wire.schemas import response_schema
-from barnabas.wire.writing import Manner, Values, Write, struct_writer, write_struct_in_steps
+from barnabas.wire.writing import Manner, Values, Write, struct_steps_writer, struct_writer
 
 __all__ = ["MAX_ELEMENTS", "Values", "read_response", "read_response_in_steps", "response_writer", "write_response"]
 
@@ -31,7 +31,12 @@ def write_response(api_key: int, version: int, values: Values) -> bytearray:
 
 def write_response_in_steps(api_key: int, version: int, values: Values) -> Generator[None, None, bytearray]:
     """The same in steps."""
-    return write_struct_in_steps(response_schema(api_key, version), Manner.RESPONSE, values)
+    return _steps_writer(api_key, version)(values)
+
+
+@cache
+def _steps_writer(api_key: int, version: int) -> Callable[[Values], Generator[None, None, bytearray]]:
+    return struct_steps_writer(response_schema(api_key, version), Manner.RESPONSE)
 
 
 @cache

@@ -47,15 +47,20 @@ def struct_writer(schema: Any, manner: Manner) -> Write:
     return _entity_writer(schema, manner)
 
 
-def write_struct_in_steps(schema: Any, manner: Manner, values: Values) -> Generator[None, None, bytearray]:
-    """What the function of `struct_writer` writes, in steps."""
-    out = _Out()
-    steps = _entity_steps(schema, manner)
-    if steps is None:
-        _entity_writer(schema, manner)(out, values)
-    else:
-        yield from steps(out, values)
-    return out
+@cache
+def struct_steps_writer(schema: Any, manner: Manner) -> Callable[[Values], Generator[None, None, bytearray]]:
+    """A function that writes what that of `struct_writer` writes, in steps."""
+    steps, write = _entity_steps(schema, manner), _entity_writer(schema, manner)
+
+    def write_in_steps(values: Values) -> Generator[None, None, bytearray]:
+        out = _Out()
+        if steps is None:
+            write(out, values)
+        else:
+            yield from steps(out, values)
+        return out
+
+    return write_in_steps
 
 
 class _Out(bytearray):
