@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Protocol
 from barnabas.core.errors import BarnabasError, StorageExhausted
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Offload
-from barnabas.storage.config import FOREVER, FlushPolicy
+from barnabas.storage.config import FOREVER
 from barnabas.storage.log import Log
 from barnabas.storage.unsynced import FlushPlan
 
@@ -75,16 +75,11 @@ class Flusher:
 
     def note_append(self, log: Log) -> None:
         """`log` has new records: flush them when its policy says so."""
-        config = log.config
-        if (
-            config.flush_policy is FlushPolicy.FSYNC
-            or log.has_closed_files
-            or log.end_offset - log.flushed_offset >= config.flush_messages
-        ):
+        if log.is_flush_due():
             self.flush_soon(log)
-        elif config.flush_ms != FOREVER and log not in self._timers:
+        elif log.flush_ms != FOREVER and log not in self._timers:
             loop = asyncio.get_running_loop()
-            self._timers[log] = loop.call_later(config.flush_ms / 1000, self.flush_soon, log)
+            self._timers[log] = loop.call_later(log.flush_ms / 1000, self.flush_soon, log)
 
     def flush_soon(self, log: Log) -> None:
         """Flush `log` when a lane is free, whatever its policy."""

@@ -76,6 +76,8 @@ class SegmentedLog:
         # What every append asks for, without the way through the configuration.
         self._max_batch_length = config.max_message_bytes - LOG_OVERHEAD
         self._must_sync = config.flush_policy is FlushPolicy.FSYNC
+        self._flush_messages = config.flush_messages
+        self.flush_ms = config.flush_ms
         self._stamps_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
         self._limit_active()
 
@@ -194,6 +196,14 @@ class SegmentedLog:
         self.flushed_offset = max(self.flushed_offset, plan.end_offset)
         if self.flushed_offset == self.end_offset:
             self._active.let_go()
+
+    def is_flush_due(self) -> bool:
+        """Whether what was appended should be flushed soon: by the policy, by its amount, or as a segment is closed."""
+        return (
+            self._must_sync
+            or self.end_offset - self.flushed_offset >= self._flush_messages
+            or bool(self._unsynced.files)
+        )
 
     @property
     def has_closed_files(self) -> bool:

@@ -43,7 +43,7 @@ class Unsynced:
     def __init__(self, disk: Disk, directory: str, *, is_new: bool) -> None:
         self._disk = disk
         self._directory = directory
-        self._files: list[File] = []
+        self.files: list[File] = []  # completely written; read by others, changed here alone
         self._synced_files = 0  # how many have left that list
         self._name_changes = 1 if is_new else 0
         self._synced_names = 0  # how many of those changes are durable
@@ -52,7 +52,7 @@ class Unsynced:
 
     @property
     def has_files(self) -> bool:
-        return bool(self._files)
+        return bool(self.files)
 
     @property
     def has_names(self) -> bool:
@@ -65,7 +65,7 @@ class Unsynced:
 
     def add(self, *files: File) -> None:
         """Add files that are completely written."""
-        self._files += files
+        self.files += files
 
     def make_first(self, path: str) -> None:
         """A file was written in a new directory: it is to be durable with the first records, and not before them."""
@@ -82,8 +82,8 @@ class Unsynced:
             directories = (self._directory, parent_of(self._directory))
         elif self.has_names:
             directories = (self._directory,)
-        closed = self._synced_files + len(self._files)
-        files = (*self._files, active)
+        closed = self._synced_files + len(self.files)
+        files = (*self.files, active)
         if self._is_new and self._made_first is not None:
             files = (self._disk.open(self._made_first), *files)
         return FlushPlan(self._disk, files, directories, end_offset, closed, self._name_changes, cuts)
@@ -91,12 +91,12 @@ class Unsynced:
     def end(self, plan: FlushPlan) -> None:
         """The plan ran."""
         count = max(plan.closed_files - self._synced_files, 0)
-        del self._files[:count]
+        del self.files[:count]
         self._synced_files += count
         self._synced_names = max(self._synced_names, plan.name_changes)
         self._is_new = False
 
     def forget_files(self) -> None:
         """The waiting files are already synced, or removed."""
-        self._synced_files += len(self._files)
-        self._files.clear()
+        self._synced_files += len(self.files)
+        self.files.clear()
