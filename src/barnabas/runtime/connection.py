@@ -19,6 +19,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from barnabas.core.errors import BarnabasError
@@ -324,15 +325,16 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._ready += result
             return True
-        is_blocking = isinstance(result, Coroutine) or not handler.may_overlap(frame)
+        is_work = isinstance(result, CoroutineType)  # not `Coroutine`: asking an abstract class takes long
+        is_blocking = is_work or not handler.may_overlap(frame)
         slot = Slot(self, is_blocking=is_blocking, size=len(frame))
         self._slots.append(slot)
         self._blocking += is_blocking
         self._in_flight += slot.size
-        if isinstance(result, Coroutine):
-            self.start(result, slot)
+        if is_work:
+            self.start(cast("Work", result), slot)
         else:
-            result(slot)
+            cast("Callable[[Slot], None]", result)(slot)
         return True
 
     def _yield_turn(self) -> None:

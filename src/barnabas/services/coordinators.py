@@ -10,6 +10,7 @@ a partition cannot be read, all requests that need it are refused; lists are ref
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from operator import mul
 from typing import Any, Final, Generic, TypeVar
 
@@ -27,9 +28,11 @@ LOAD_WAIT_S: Final = 5.0  # less than any client waits for an answer
 _LOWEST: Final = -(2**31)
 _UTF16: Final = f"utf-16-{sys.byteorder[0]}e"  # as this machine has numbers
 _HASHED_AT_ONCE: Final = 64
+_HASHES_KEPT: Final = 4096  # of names that are asked about again and again; a name has at most 32 kB
 _POWERS: Final = [pow(31, _HASHED_AT_ONCE - 1 - place, 2**32) for place in range(_HASHED_AT_ONCE)]
 
 
+@lru_cache(maxsize=_HASHES_KEPT)
 def java_hash(text: str) -> int:
     """Java's hash of a string, which decides on the partition of a name."""
     units = memoryview(text.encode(_UTF16, "surrogatepass")).cast("H")

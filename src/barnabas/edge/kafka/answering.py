@@ -40,6 +40,8 @@ async def carry_out(
 async def write(header: RequestHeader, request: Any, values: Values) -> list[bytes | bytearray]:
     """The frame of an answer, its length included."""
     body = await finish(write_response_in_steps(header.api.key, header.version, values))
-    if len(body) > LONG_REQUEST_BYTES:
-        let_go(request, values)
-    return [answer_head(header, len(body)), body]
+    head = answer_head(header, len(body))
+    if len(body) <= LONG_REQUEST_BYTES:
+        return [head + body]  # one piece, which can leave together with other answers
+    let_go(request, values)
+    return [head, body]

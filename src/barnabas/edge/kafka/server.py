@@ -81,20 +81,20 @@ class KafkaClient:
     def handle(self, frame: memoryview) -> Any:
         """See `runtime.connections.Handler`."""
         header = read_request_header(frame, 0, len(frame), self._served)
-        session = self.session
+        api, session = header.api, self.session
         session.client_id = header.client_id
-        self._requests[header.api.key] += 1
-        if header.api is PRODUCE:
+        self._requests[api.key] += 1
+        if api is PRODUCE:
             return self._producing.handle(header, frame, session)
-        most = MAX_REQUEST_BYTES + ENVELOPE_ROOM if header.api is ENVELOPE else MAX_REQUEST_BYTES
+        most = MAX_REQUEST_BYTES + ENVELOPE_ROOM if api is ENVELOPE else MAX_REQUEST_BYTES
         if len(frame) > most:
-            raise MalformedRequest(f"{header.api.name} has {len(frame)} bytes; the maximum is {most}")
-        if header.api is API_VERSIONS and header.version not in SERVED[API_VERSIONS.key].versions:
+            raise MalformedRequest(f"{api.name} has {len(frame)} bytes; the maximum is {most}")
+        if api is API_VERSIONS and header.version not in SERVED[API_VERSIONS.key].versions:
             return api_versions.answer_unknown_version(header, listeners_of(session))
-        if header.api is FETCH and not session.is_for_controllers:
+        if api is FETCH and not session.is_for_controllers:
             return self._fetching.handle(header, frame, self._connection, session)
         asked = Asked(header.version, session)
-        if self._forwarding.takes(header.api.key):
+        if self._forwarding.takes(api.key):
             return self._forwarding.answer(header, bytes(frame), asked)
         if len(frame) > LONG_REQUEST_BYTES:
             return self._answer_long(header, read_request_in_steps(header, frame, len(frame)), asked)
