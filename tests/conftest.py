@@ -18,6 +18,23 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) + 1
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give the tests of a group to one process, as `--dist loadgroup` says: xdist knows a group by the end of an id.
+
+    It writes that end where pytest reads ids up to 9.1. Since 9.2 they are elsewhere, and each test went its own way,
+    in silence (pytest-xdist, issue 1386): every process started the Sparks that the tests of a group share.
+    """
+    if not getattr(config.option, "loadgroup", False):
+        return
+    for item in items:
+        groups = sorted({str(mark.args[0]) for mark in item.iter_markers("xdist_group")})
+        end = f"@{'_'.join(groups)}"
+        if groups and not item.nodeid.endswith(end):
+            item._id = item.id.parse(item.nodeid + end)
+        assert not groups or item.nodeid.endswith(end), "what shares a group runs apart, and takes far longer"
+
+
 def pytest_collection_finish() -> None:
     """Whatever is there by now stays to the end: no look for garbage goes through thousands of tests and schemas."""
     gc.collect()

@@ -31,6 +31,7 @@ _numbers = itertools.count()
 QUICK = {"spark.log.level": "ERROR"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before groups are read, also where pytest is told of this directory alone
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         shared = set(SHARED).intersection(getattr(item, "fixturenames", ()))
