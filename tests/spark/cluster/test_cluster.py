@@ -11,19 +11,21 @@ from barnabas.spark.pipelines import submit
 from barnabas.spark.spark_home import lean_spark_home
 from tests.spark.cluster.processes import LOOPBACK, free_port, run, started
 from tests.spark.conftest import MakeTopic
+from tests.spark.quick_java import OPTIONS
 
 if TYPE_CHECKING:
     from barnabas.client import Bus
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'barnabas[spark]'")
 
+# Executors have the options of all Javas here, which change nothing but how long they take.
 FILE = """\
 name: copied
 bootstrap: {bootstrap}
 sources: [{{name: records, type: topic, topic: {topic}}}]
 steps: [{{name: shaped, python: "shaping:shaped"}}]
 sinks: [{{name: out, type: topic, topic: {topic}.out}}]
-spark: {{spark.executor.memory: 512m, spark.sql.shuffle.partitions: 2}}
+spark: {{spark.executor.memory: 512m, spark.sql.shuffle.partitions: 2, spark.executor.extraJavaOptions: {options}}}
 """
 SHAPING = """\
 from pyspark.sql import functions as F
@@ -57,7 +59,7 @@ def test_a_pipeline_runs_on_a_cluster_and_goes_on_under_spark_submit(
 ) -> None:
     topic = make_topic()
     file = tmp_path / "copied.yaml"
-    file.write_text(FILE.format(bootstrap=bootstrap, topic=topic))
+    file.write_text(FILE.format(bootstrap=bootstrap, topic=topic, options=OPTIONS))
     (tmp_path / "shaping.py").write_text(SHAPING)
 
     client.send(topic, "first").result(10)
