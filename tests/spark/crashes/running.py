@@ -25,7 +25,7 @@ RECORDS: Final = 10
 KEYS: Final = 7
 SINKS: Final = ("topic", "delta", "merge", "iceberg", "parquet")
 BROKEN: Final = "broken"
-_READ_EVERY_S: Final = 0.5  # to read all tables anew takes what the pipeline could have, which is to come to an end
+_READ_EVERY_S: Final = 0.5  # reading all outputs anew takes the processor from the pipeline that is to fill them
 # Batches are small, so that some of a task's rows are sent while others are still to come.
 _OPTIONS: Final = "{kafka.reconnect.backoff.max.ms: 500, kafka.batch.size: 100}"
 _TOPIC: Final = f"topic, topic: {OUTPUT_TOPIC}, key: name, value: number, options: {_OPTIONS}"
@@ -184,8 +184,10 @@ class CrashingPipeline:
             missing = self._outputs.lacking(self._sent, missing)
             return not missing
 
-        more = lambda: f": {missing}; failures: {self.failures[-5:]}"  # noqa: E731
-        wait_for("the output", is_all_there, more, poll_s=_READ_EVERY_S)
+        def what_is_not() -> str:
+            return f": {missing}; failures: {self.failures[-5:]}"
+
+        wait_for("the output", is_all_there, what_is_not, poll_s=_READ_EVERY_S)
 
     def check(self) -> None:
         assert self._outputs.lacking(self._sent, self._sinks) == {}
