@@ -42,8 +42,8 @@ class Fake:
             on_progress(PipelineProgress("fake", "running", {"out": QueryProgress("out", 1, 9, rows_written=5)}))
             time.sleep(0.01)
         print("stopping", flush=True)
-        if "stuck" in sys.argv:
-            time.sleep(60)
+        for _ in range(600 if "stuck" in sys.argv else 0):
+            time.sleep(0.1)  # Python sees a signal that comes just before a sleep only after it
         queries = {"out": QueryProgress("out", 2, 9, rows_written=7)}
         return PipelineProgress("fake", "stopped", queries, notes=["group g: in step"])
 
