@@ -23,6 +23,7 @@ if __name__ == "__main__":  # as the installed command: before the rest is loade
 import typer
 
 from barnabas.cli import consume, get, group, layout, output, pipeline, produce, signals, topic, txn
+from barnabas.cli.cluster import commands as cluster
 from barnabas.cli.format import format_
 from barnabas.cli.refusals import exit_code_of, say_refused
 from barnabas.core.errors import BarnabasError, InvalidConfig
@@ -35,6 +36,7 @@ app = typer.Typer(
     # Panels break words where there is no room for them.
     rich_markup_mode="rich" if layout.terminal_width() >= layout.WIDE else None,
 )
+app.add_typer(cluster.app)
 app.add_typer(topic.app)
 app.add_typer(group.app)
 app.add_typer(txn.app)

@@ -6,7 +6,7 @@ Owns connections for the duration of a call, and retries while leaders and coord
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from barnabas.client.brokers import Brokers, ClusterBroker, CoordinatorKind
 from barnabas.client.connection import BrokerConnection
@@ -14,6 +14,7 @@ from barnabas.client.errors import Passing, Unreachable, check
 from barnabas.client.settings import Settings
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
+from barnabas.wire.writing import Values
 
 _T = TypeVar("_T")
 
@@ -72,6 +73,10 @@ class Cluster:
         code, broker = self._brokers.coordinator(transactional_id, CoordinatorKind.TRANSACTION)
         check(code, f"find the coordinator of {transactional_id!r}")
         return broker
+
+    def ask(self, api_key: int, values: Values) -> Any:
+        """The answer of any broker."""
+        return self._brokers.any().call(api_key, values)
 
     def connect(self, broker: ClusterBroker) -> BrokerConnection:
         return self._brokers.at(broker.address)

@@ -1,0 +1,214 @@
+"""The commands of `barnabas cluster`."""
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from barnabas.cli import output
+from barnabas.cli.cluster.place import Directory, NodeIds, open_cluster
+from barnabas.cli.confirming import Yes, confirm
+from barnabas.cli.connection import AsJson, parse_pairs
+from barnabas.core.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from barnabas.testing.cluster.local import LocalCluster
+
+app = typer.Typer(
+    name="cluster", help="Run a cluster of several nodes on this machine; look at any cluster.", no_args_is_help=True
+)
+
+Bootstrap = Annotated[
+    str | None,
+    typer.Option("--bootstrap", "-b", help="Addresses of a cluster's brokers, HOST:PORT,..., instead of --dir."),
+]
+
+
+@app.command()
+def up(
+    nodes: Annotated[
+        int | None, typer.Option(min=1, max=99, help="Number of nodes of a new cluster.  [default: 3]")
+    ] = None,
+    directory: Directory = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="The first port; each node takes two. Default: any that are free."),
+    ] = None,
+    racks: Annotated[str | None, typer.Option(help="Racks for the nodes, in turn: a,b,c.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of every node (repeatable).")
+    ] = None,
+    foreground: Annotated[
+        bool,
+        typer.Option("--foreground", help="Stay, and stop the nodes at Ctrl-C. Default: they go on by themselves."),
+    ] = False,
+) -> None:
+    """Start a cluster: a new one, or the nodes of an existing one that do not run."""
+    from barnabas.testing.cluster.starting import Detached, Kept
+
+    kept = Kept() if foreground else None
+    try:
+        cluster = open_cluster(directory, kept or Detached())
+        if cluster.directory.is_there:
+            _check_unchanged(cluster, nodes=nodes, port=port, racks=racks, settings=settings)
+        else:
+            given = parse_pairs(settings or [], "--set")
+            cluster.create(nodes or 3, port=port, racks=racks.split(",") if racks else (), settings=given)
+        _start_all(cluster)
+        output.say(f"cluster in {cluster.directory.path}; for clients: --bootstrap {cluster.bootstrap}")
+        if kept is not None:
+            _stay(cluster)
+    finally:
+        if kept is not None:
+            kept.close()
+
+
+def _check_unchanged(
+    cluster: "LocalCluster",
+    *,
+    nodes: int | None,
+    port: int | None,
+    racks: str | None,
+    settings: list[str] | None,
+) -> None:
+    """Refuse to change by `up` what is decided when a cluster is made."""
+    count = len(cluster.state.nodes)
+    if nodes not in (None, count):
+        raise InvalidConfig(
+            f"--nodes is {nodes}, but the cluster in {cluster.directory.path} has {count}: use 'barnabas cluster add' "
+            "or 'remove', or name another --dir"
+        )
+    if port is not None or racks is not None or settings:
+        raise InvalidConfig(
+            f"there is a cluster in {cluster.directory.path}: --port, --racks and --set are for a new one; name "
+            "another --dir, or delete it with 'barnabas cluster down --delete'"
+        )
+
+
+def _start_all(cluster: "LocalCluster") -> None:
+    """Start the nodes that do not run; if one of them cannot, leave none of them behind."""
+    from barnabas.testing.cluster.local import condition_of
+    from barnabas.testing.cluster.processes import Condition
+
+    before = {each.node_id for each in cluster.state.nodes if condition_of(each) is not Condition.STOPPED}
+    try:
+        cluster.start()
+    except BaseException:
+        for node in cluster.state.nodes:
+            if node.node_id not in before and node.process is not None:
+                node.process.kill()
+        raise
+
+
+def _stay(cluster: "LocalCluster") -> None:
+    output.say("press Ctrl-C to stop the nodes")
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        output.say("stopping")
+        cluster.stop_all()
+
+
+@app.command()
+def status(directory: Directory = None, bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
+    """Show the nodes, the quorum that commits metadata, and how many partitions each node leads."""
+    from barnabas.cli.cluster.status import describe_at, describe_local, print_status
+
+    found = describe_local(open_cluster(directory)) if bootstrap is None else describe_at(bootstrap)
+    output.print_json(found.as_json()) if as_json else print_status(found)
+
+
+@app.command()
+def start(nodes: NodeIds, directory: Directory = None) -> None:
+    """Start nodes that do not run."""
+    open_cluster(directory).start(*nodes)
+
+
+@app.command()
+def stop(nodes: NodeIds, directory: Directory = None) -> None:
+    """Stop nodes cleanly: they hand over what others can lead, then end."""
+    cluster = open_cluster(directory)
+    for node_id in nodes:
+        cluster.stop(node_id)
+        output.say(f"node {node_id}: stopped")
+
+
+@app.command()
+def kill(nodes: NodeIds, directory: Directory = None) -> None:
+    """End nodes at once (SIGKILL), as a power cut does."""
+    cluster = open_cluster(directory)
+    for node_id in nodes:
+        cluster.kill(node_id)
+        output.say(f"node {node_id}: killed")
+
+
+@app.command()
+def pause(nodes: NodeIds, directory: Directory = None) -> None:
+    """Freeze nodes (SIGSTOP): they keep their connections and answer nothing."""
+    cluster = open_cluster(directory)
+    for node_id in nodes:
+        cluster.pause(node_id)
+        output.say(f"node {node_id}: paused")
+
+
+@app.command()
+def resume(nodes: NodeIds, directory: Directory = None) -> None:
+    """Let paused nodes go on."""
+    cluster = open_cluster(directory)
+    for node_id in nodes:
+        cluster.resume(node_id)
+        output.say(f"node {node_id}: resumed")
+
+
+@app.command()
+def add(
+    directory: Directory = None, rack: Annotated[str | None, typer.Option(help="The rack of the new node.")] = None
+) -> None:
+    """Add a node: it joins, and votes as soon as it has caught up, while there are fewer than 5 voters."""
+    cluster = open_cluster(directory)
+    node_id = cluster.add(rack)
+    output.say(f"node {node_id}: added")
+
+
+@app.command()
+def remove(
+    node_id: Annotated[int, typer.Argument(metavar="NODE", help="The id of the node.")],
+    directory: Directory = None,
+    bootstrap: Bootstrap = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if the majority, or the only replica of a partition, is lost.")
+    ] = False,
+) -> None:
+    """Remove a node for good: it votes no more, stops and is unregistered. Its data stays on disk.
+
+    With --bootstrap, for a cluster on several machines: stop the node there first.
+    """
+    if bootstrap is not None:
+        from barnabas.cli.cluster.remote import remove_at
+
+        remove_at(bootstrap, node_id, is_forced=force)
+        output.say(f"node {node_id}: removed")
+        return
+    cluster = open_cluster(directory)
+    cluster.remove(node_id, is_forced=force)
+    output.say(f"node {node_id}: removed; its data is still in {cluster.directory.node_dir(node_id)}")
+
+
+@app.command()
+def down(
+    directory: Directory = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the cluster, with all its data.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Stop all nodes; `up` starts them again, unless the cluster is deleted."""
+    cluster = open_cluster(directory)
+    path: Path = cluster.directory.path
+    count = len(cluster.state.nodes)
+    if delete:
+        confirm(f"Delete the cluster in {path} and all its data?", yes=yes)
+    cluster.stop_all()
+    output.say(f"{count} node{'s'[: count != 1]} stopped")
+    if delete:
+        cluster.directory.delete()
+        output.say(f"{path}: deleted")

@@ -1,0 +1,78 @@
+"""Making the nodes of a cluster: their ids, ports and directories, formatted so that they know each other."""
+
+from collections.abc import Mapping, Sequence
+
+from barnabas.core.errors import AddressNotAvailable
+from barnabas.core.metadata.formation import MetaProperties
+from barnabas.core.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from barnabas.core.uuids import id_text, parse_id
+from barnabas.runtime.dice import SystemDice
+from barnabas.runtime.dir_lock import DirLock
+from barnabas.runtime.disk import OsDisk
+from barnabas.services.formatting import format_directory
+from barnabas.services.settings.broker_config import BrokerConfig
+from barnabas.testing.cluster.directory import CONTROLLER, ClusterDirectory, ClusterState, NodeState
+from barnabas.testing.cluster.ports import HOST, find_free, is_free
+
+
+def new_state(
+    count: int, *, port: int | None = None, racks: Sequence[str] = (), settings: Mapping[str, str] | None = None
+) -> ClusterState:
+    """A cluster of so many nodes, all of them voters; from `port` on, each takes two ports, else any free ones."""
+    ports = find_free(2 * count) if port is None else list(range(port, port + 2 * count))
+    taken = [] if port is None else [each for each in ports if each > 65535 or not is_free(each)]
+    if taken:
+        raise AddressNotAvailable(f"port {taken[0]} is not free; name another --port")
+    nodes = [
+        NodeState(
+            node_id=number,
+            directory_id=id_text(SystemDice().uuid()),
+            port=ports[2 * number - 2],
+            controller_port=ports[2 * number - 1],
+            rack=racks[(number - 1) % len(racks)] if racks else None,
+        )
+        for number in range(1, count + 1)
+    ]
+    return ClusterState(
+        cluster_id=id_text(SystemDice().uuid()), nodes=nodes, next_id=count + 1, settings=dict(settings or {})
+    )
+
+
+def one_more(state: ClusterState, rack: str | None) -> NodeState:
+    """A node that joins later; its id was never another's."""
+    port, controller_port = find_free(2, state.ports)
+    node = NodeState(
+        node_id=state.next_id,
+        directory_id=id_text(SystemDice().uuid()),
+        port=port,
+        controller_port=controller_port,
+        rack=rack,
+        is_voter=False,
+    )
+    state.next_id += 1
+    state.nodes.append(node)
+    return node
+
+
+def check_settings(directory: ClusterDirectory, state: ClusterState) -> None:
+    """Refuse settings that no node could start with."""
+    for node in state.nodes:
+        BrokerConfig.from_properties(dict(directory.settings_of(state, node)))
+
+
+def format_node(directory: ClusterDirectory, state: ClusterState, node: NodeState, *, voters: bool) -> None:
+    """Make the data directory of a node. `voters`: whether it knows those of the state from the start, or joins."""
+    path = str(directory.data_dir(node.node_id))
+    directory.node_dir(node.node_id).mkdir(mode=0o700, exist_ok=True)
+    lock = DirLock(path)
+    lock.take()
+    try:
+        meta = MetaProperties(state.cluster_id, node.node_id, parse_id(node.directory_id))
+        format_directory(OsDisk(), path, meta, VoterSet.of(map(_voter, state.nodes) if voters else ()))
+    finally:
+        lock.release()
+
+
+def _voter(node: NodeState) -> Voter:
+    key = ReplicaKey(node.node_id, parse_id(node.directory_id))
+    return Voter(key, (Endpoint(CONTROLLER, HOST, node.controller_port),))
