@@ -17,7 +17,7 @@ PYTHON_IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test quick sim chaos scenarios differential demo check bench docs messages fmt clean distclean
+.PHONY: help setup test quick sim chaos kills scenarios differential demo check bench docs messages fmt clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +55,12 @@ sim: setup ## Run the simulations with many seeds, and the properties with all e
 
 chaos: setup ## Kill Spark, its workers and the broker at every step of every sink (long)
 	@TEST_CRASHES=all TEST_CLUSTERS=all $(VENV_PYTHON) -m pytest -ra tests/spark/crashes tests/spark/cluster $(ARGS)
+
+# How often the active controller of a cluster is killed or paused.
+KILLS ?= 50
+
+kills: setup ## Kill and pause the active controller of a cluster again and again (KILLS=N, long)
+	@CLUSTER_KILLS=$(KILLS) $(VENV_PYTHON) -m pytest -ra -s tests/system/test_cluster_kills.py $(ARGS)
 
 scenarios: setup ## Play the transcripts of tests/scenarios and write down what is printed now
 	@REWRITE_SCENARIOS=1 $(VENV_PYTHON) -m pytest -q tests/scenarios $(ARGS)

@@ -44,6 +44,12 @@ class TestNode:
         return condition_of(self._cluster.state.node(self.node_id)) is Condition.RUNNING
 
     @property
+    def pid(self) -> int | None:
+        """The id of the process that it is, or was last."""
+        process = self._cluster.state.node(self.node_id).process
+        return None if process is None else process.pid
+
+    @property
     def log(self) -> str:
         """What it has written: warnings and errors."""
         return self._cluster.directory.log(self.node_id).read_text()
@@ -103,6 +109,11 @@ class TestCluster:
         return self._bus
 
     @property
+    def directory(self) -> Path:
+        """Where its data, its settings and its logs are, until it ends."""
+        return self._running.directory.path
+
+    @property
     def controller(self) -> TestNode:
         """The node that is the active controller; waits for one."""
         leader_id = self._running.admin().quorum().leader_id
@@ -121,6 +132,10 @@ class TestCluster:
             self.close()
             raise
         return self
+
+    def wait_ready(self) -> None:
+        """Return when every node that runs knows every other as one that serves clients."""
+        self._running.wait_serving(node.node_id for node in self.nodes if node.is_running)
 
     def close(self) -> None:
         """End all nodes at once, and remove their data."""

@@ -25,18 +25,19 @@ class Starter(Protocol):
 class Detached:
     """Processes that outlive this one."""
 
-    def __init__(self) -> None:
-        self._started: list[subprocess.Popen[bytes]] = []  # Popen complains when it is dropped before its process ends
-
     def start(self, command: Sequence[str], log: Path) -> int:
         """Start a command; returns the id of its process."""
-        self._started = [each for each in self._started if each.poll() is None]
-        with log.open("ab") as end:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=end, stderr=end, start_new_session=True, env=_environ()
-            )
-        self._started.append(process)
-        return process.pid
+        return os.posix_spawn(
+            command[0],
+            list(command),
+            _environ(),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+        )
 
 
 class Kept:
