@@ -75,8 +75,8 @@ class Cluster:
         return broker
 
     def ask(self, api_key: int, values: Values) -> Any:
-        """The answer of any broker."""
-        return self._brokers.any().call(api_key, values)
+        """The answer of any broker, within the time of this cluster."""
+        return self._brokers.any().call(api_key, values, timeout_s=self._timeout_s)
 
     def connect(self, broker: ClusterBroker) -> BrokerConnection:
         return self._brokers.at(broker.address)

@@ -130,8 +130,9 @@ class BrokerConnection:
             raise Refused(f"{self._address} supports no version of API {api_key} that this client does", 35)
         return version
 
-    def call(self, api_key: int, values: Values) -> Any:
+    def call(self, api_key: int, values: Values, *, timeout_s: float = _ANSWER_S) -> Any:
         """The response to a request, as kio's class for the version used with this broker."""
+        self._socket.settimeout(timeout_s)
         self.send(api_key, values)
         return self.receive()
 

@@ -15,7 +15,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import admin as kafka_admin
 
 from barnabas.client.asking import Asking
-from barnabas.client.errors import Unreadable, translate
+from barnabas.client.errors import Unreachable, Unreadable, translate
 from barnabas.core.errors import (
     BarnabasError,
     InvalidTopic,
@@ -123,7 +123,7 @@ class Topics:
         found = self._topic(name)
         ids = sorted(found.partitions)
         keys = [TopicPartition(name, id_) for id_ in ids]
-        problems: dict[TopicPartition, StorageError] = {}
+        problems: dict[TopicPartition, BarnabasError] = {}
         starts = self._offsets_of(keys, EARLIEST, committed=True, unreadable=problems)
         ends = self._offsets_of(keys, LATEST, committed=False, unreadable=problems)
         partitions = tuple(
@@ -214,7 +214,7 @@ class Topics:
         self, partitions: Iterable[TopicPartition], timestamp_ms: int, *, committed: bool = True
     ) -> dict[TopicPartition, int]:
         """As `offsets`, of partitions of any topics; a partition that cannot be read is named in the refusal."""
-        unreadable: dict[TopicPartition, StorageError] = {}
+        unreadable: dict[TopicPartition, BarnabasError] = {}
         found = self._offsets_of(list(partitions), timestamp_ms, committed=committed, unreadable=unreadable)
         for problem in unreadable.values():
             raise problem
@@ -226,7 +226,7 @@ class Topics:
         timestamp_ms: int,
         *,
         committed: bool,
-        unreadable: dict[TopicPartition, StorageError],
+        unreadable: dict[TopicPartition, BarnabasError],
     ) -> dict[TopicPartition, int]:
         """The offsets of the partitions that can be read, and the errors of the others."""
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
@@ -240,9 +240,14 @@ class Topics:
         for each, answer in asked.items():
             key = TopicPartition(each.topic, each.partition)
             try:
-                found[key] = self._asking.wait(answer, f"look up offsets of {key}").offset
+                offset = self._asking.wait(answer, f"look up offsets of {key}").offset
             except StorageError:
                 unreadable[key] = Unreadable(*key)
+                continue
+            if offset == confluent_kafka.OFFSET_INVALID:  # what librdkafka says when a leader did not answer in time
+                unreadable[key] = Unreachable(f"cannot look up offsets of {key}: its leader does not answer")
+            else:
+                found[key] = offset
         return found
 
     def _topic(self, name: str) -> Any:

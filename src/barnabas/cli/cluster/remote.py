@@ -18,7 +18,9 @@ def remove_at(bootstrap: str, node_id: int, *, is_forced: bool) -> None:
     if node_id not in known:
         raise BarnabasError(f"the cluster has no node {node_id}: it has {', '.join(map(str, sorted(known)))}")
     if node_id in running:
-        raise BarnabasError(f"node {node_id} is running: stop it first")
+        raise BarnabasError(
+            f"node {node_id} is running: stop it first; one that was killed counts as running for some seconds more"
+        )
     if not is_forced:
         check_removable(node_id, quorum, cluster, running)
     if quorum.voter(node_id) is not None:

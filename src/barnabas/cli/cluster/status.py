@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.cli import output
 from barnabas.client.cluster_admin import ClusterAdmin, ClusterInfo, QuorumInfo
 from barnabas.client.contact import reach
+from barnabas.client.errors import Unreachable
 from barnabas.client.settings import Settings
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, NotController, NotLeaderOrFollower, RequestTimedOut
 
 if TYPE_CHECKING:
     from barnabas.testing.cluster.directory import NodeState
     from barnabas.testing.cluster.local import LocalCluster
 
 QUORUM_TIMEOUT_S: Final = 5.0
+PASSING: Final = (Unreachable, NotLeaderOrFollower, NotController, RequestTimedOut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,11 @@ def _ask(admin: ClusterAdmin, bootstrap: str, local: "dict[int, NodeState]") -> 
         info = admin.describe()
         quorum = admin.quorum()
     except BarnabasError as error:
-        if not local:
+        if info is None and not local:
             raise
-        problem = str(error)
+        problem = "no node answers" if info is None else f"no answer from a leader within {QUORUM_TIMEOUT_S:g} s"
+        if not isinstance(error, PASSING):
+            problem = str(error)
     return _join(bootstrap, local, info, quorum, problem)
 
 
@@ -161,7 +165,7 @@ def print_status(status: ClusterStatus) -> None:
     if status.leader_id is not None:
         output.say(f"quorum: node {status.leader_id} leads in epoch {status.epoch}")
     elif status.problem is not None:
-        output.say(f"quorum: no leader ({' '.join(status.problem.split())})")
+        output.say(f"quorum: leader unknown ({' '.join(status.problem.split())})")
     else:
         output.say("quorum: no node is running")
     if status.without_leader:
