@@ -4,6 +4,7 @@ and each leaves all of its nodes running.
 
 import json
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -279,6 +280,21 @@ def test_a_setting_that_no_node_can_start_with_is_refused_before_anything_is_mad
 
     assert "num.partitions" in commands.refused("up", "--set", "num.partitions=many")
     assert not commands.directory.exists()
+
+
+def test_a_cluster_in_the_foreground_ends_with_ctrl_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = Commands(tmp_path / "new", capsys)
+    up = command_line("up", "--nodes", "1", "--foreground", "--dir", str(commands.directory))
+    with subprocess.Popen(up, stdout=subprocess.PIPE, text=True) as staying:
+        assert staying.stdout is not None
+        lines = [staying.stdout.readline() for _ in range(3)]
+        assert lines[2] == "press Ctrl-C to stop the nodes\n"
+        assert all_active(commands.status())
+
+        staying.send_signal(signal.SIGINT)
+
+        assert staying.wait(PATIENCE_S) == 0
+    assert commands.node(1)["process"] == "stopped"
 
 
 def _of(status: Any, node_id: int) -> Any:

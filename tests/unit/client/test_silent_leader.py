@@ -1,4 +1,4 @@
-"""Offsets of a partition whose leader does not answer in time: librdkafka then gives an invalid offset, and no error."""
+"""Offsets of a partition whose leader does not answer in time: librdkafka gives an invalid offset then, no error."""
 
 from collections.abc import Iterable
 from concurrent.futures import Future
