@@ -138,6 +138,17 @@ def test_a_fenced_node_is_hidden_and_its_partitions_have_no_leader() -> None:
     run(scenario)
 
 
+def test_clients_send_changes_to_the_node_that_they_asked_and_are_told_who_decides() -> None:
+    """A client that is told of one node for changes, and asks again only after minutes, outlives the controller."""
+
+    async def scenario(cluster: Cluster) -> None:
+        for node_id in (1, 2):
+            assert (await cluster.ask(node_id, METADATA, 12, topics=[])).controller_id == node_id
+            assert (await cluster.ask(node_id, DESCRIBE_CLUSTER, 1)).controller_id == 1
+
+    run(scenario)
+
+
 def test_clients_are_sent_to_any_node_if_the_controller_is_none_of_theirs() -> None:
     async def scenario(cluster: Cluster) -> None:
         cluster.quorum.elect(3)  # which has not registered as a broker

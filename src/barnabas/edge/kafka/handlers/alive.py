@@ -21,9 +21,20 @@ def alive_ids(image: Image) -> frozenset[int]:
 
 
 def controller_for_clients(broker: Broker) -> int:
-    """The node that clients send changes to: the controller if they can reach it, else any, as any forwards them."""
+    """Who decides on changes: the controller if clients can reach it, else any node, as any forwards them."""
+    return _first_alive(broker, broker.metadata.quorum.leader_id, broker.config.node_id)
+
+
+def node_for_changes(broker: Broker) -> int:
+    """The node that clients send changes to: this one, which forwards them.
+
+    Not the controller: librdkafka sends changes only to the node that it was told of, and learns of another when it
+    next asks for metadata, by itself after five minutes. If that were the controller, its death would stop every such
+    client, though another controller is elected within seconds.
+    """
+    return _first_alive(broker, broker.config.node_id, broker.metadata.quorum.leader_id)
+
+
+def _first_alive(broker: Broker, *node_ids: int) -> int:
     alive = alive_ids(broker.image)
-    for node_id in (broker.metadata.quorum.leader_id, broker.config.node_id):
-        if node_id in alive:
-            return node_id
-    return min(alive, default=_NONE)
+    return next((node_id for node_id in node_ids if node_id in alive), min(alive, default=_NONE))

@@ -1,10 +1,10 @@
 """Metadata, versions 0 to 13: the nodes of the cluster, its topics, and the leaders of their partitions.
 
 Differs from Kafka: a topic that is created automatically is part of the answer, where Kafka answers that it is not
-known yet, unless there is no controller to create it; the node named as controller is the controller if it is a broker,
-not any node; topics are in the order of the request. As in Kafka fenced nodes are left out, and a client gets the
-addresses of the listener that it connected to; for a node without one of that name it gets the first, where Kafka
-leaves the node out.
+known yet, unless there is no controller to create it; the node named as controller is the one that answers, where
+Kafka names any, as either forwards changes (DescribeCluster and DescribeQuorum name the controller); topics are in the
+order of the request. As in Kafka fenced nodes are left out, and a client gets the addresses of the listener that it
+connected to; for a node without one of that name it gets the first, where Kafka leaves the node out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from barnabas.core.metadata.image import Node, Topic
 from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, check_topic_name, is_internal
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import operations
-from barnabas.edge.kafka.handlers.alive import alive_ids, alive_nodes, controller_for_clients
+from barnabas.edge.kafka.handlers.alive import alive_ids, alive_nodes, node_for_changes
 from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
@@ -53,7 +53,7 @@ async def handle(broker: Broker, request: message.MetadataRequest, asked: Asked)
     return {
         "brokers": [_broker(node, asked.session.listener) for node in alive_nodes(broker.image)],
         "cluster_id": broker.image.cluster_id,
-        "controller_id": controller_for_clients(broker),
+        "controller_id": node_for_changes(broker),
         "topics": topics,
         "cluster_authorized_operations": operations.allowed_on_cluster(
             broker.access, asked.session, is_asked=request.include_cluster_authorized_operations
