@@ -287,3 +287,22 @@ class ReplicaDescription(msgspec.Struct, frozen=True):
     end_offset: int
     last_fetch_ms: int | None
     last_caught_up_ms: int | None
+
+
+def describe(state: RaftState) -> list[ReplicaDescription]:
+    """What a leader knows of the replicas, itself first; nothing elsewhere."""
+    role = state.role
+    if not isinstance(role, Leader):
+        return []
+    own = ReplicaDescription(state.key, state.is_voter, own_end(state), None, None)
+    return [own] + [
+        ReplicaDescription(
+            # A fixed list of voters has no directories: what a voter has said when it fetched.
+            ReplicaKey(key.node_id, key.directory_id or one.directory_id),
+            state.voters.current.find(key) is not None,
+            one.durable_end,
+            one.last_fetch_ms,
+            one.last_caught_up_ms,
+        )
+        for key, one in role.progress.items()
+    ]

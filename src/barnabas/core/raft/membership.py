@@ -21,6 +21,7 @@ from barnabas.core.raft.leading import check_quorum_timeout_ms, release_parked
 from barnabas.core.raft.output import ChangeDone, ControlRecord, KRaftVersion, Voters
 from barnabas.core.raft.state import Leader, PendingChange, Progress, RaftState
 from barnabas.core.raft.voters import ReplicaKey, Voter, VoterSet
+from barnabas.core.uuids import id_text
 
 
 def add_voter(state: RaftState, voter: Voter, token: object, *, now_ms: int) -> None:
@@ -40,7 +41,7 @@ def remove_voter(state: RaftState, key: ReplicaKey, token: object, *, now_ms: in
     role, voters = check_can_change(state)
     voter = voters.find(key)
     if voter is None:
-        raise VoterNotFound(f"node {key.node_id} with the data directory {key.directory_id} is no voter")
+        raise VoterNotFound(f"{_named(key)} is no voter")
     if len(voters.voters) == 1:
         raise InvalidRequest(f"node {key.node_id} is the only voter")
     _change(state, role, voters.without(voter.key), token, now_ms=now_ms)
@@ -50,7 +51,7 @@ def update_voter(state: RaftState, voter: Voter, token: object, *, now_ms: int) 
     """A voter listens elsewhere."""
     role, voters = check_can_change(state)
     if voter.key.directory_id is None or voters.find(voter.key) is None:
-        raise VoterNotFound(f"node {voter.key.node_id} with the data directory {voter.key.directory_id} is no voter")
+        raise VoterNotFound(f"{_named(voter.key)} is no voter")
     _change(state, role, voters.with_voter(voter), token, now_ms=now_ms)
 
 
@@ -78,6 +79,14 @@ def make_dynamic(state: RaftState, token: object, *, now_ms: int) -> None:
         if old.key in role.parked:
             role.parked[new.key] = role.parked.pop(old.key)
     _change(state, role, VoterSet.of(new for _, new in found), token, now_ms=now_ms, before=[KRaftVersion(1)])
+
+
+def _named(key: ReplicaKey) -> str:
+    """A replica as an administrator names it: the directory in the form that tools take."""
+    directory = (
+        "an unknown data directory" if key.directory_id is None else f"the data directory {id_text(key.directory_id)}"
+    )
+    return f"node {key.node_id} with {directory}"
 
 
 def _with_directory(state: RaftState, role: Leader, voter: Voter) -> Voter:

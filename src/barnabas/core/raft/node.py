@@ -144,20 +144,7 @@ class RaftNode:
 
     def describe(self) -> list[ReplicaDescription]:
         """What a leader knows of the replicas, itself first; nothing elsewhere."""
-        state, role = self._state, self._state.role
-        if not isinstance(role, Leader):
-            return []
-        own = ReplicaDescription(state.key, state.is_voter, leading.own_end(state), None, None)
-        return [own] + [
-            ReplicaDescription(
-                key,
-                state.voters.current.find(key) is not None,
-                one.durable_end,
-                one.last_fetch_ms,
-                one.last_caught_up_ms,
-            )
-            for key, one in role.progress.items()
-        ]
+        return leading.describe(self._state)
 
     # Time and the disk
 

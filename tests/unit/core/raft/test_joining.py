@@ -115,6 +115,16 @@ def test_a_fixed_list_becomes_dynamic_once_the_leader_knows_all_directories() ->
     assert node.make_dynamic("again", now_ms=40).changes == [ChangeDone("again")]
 
 
+def test_the_leader_of_a_fixed_list_tells_the_directories_that_voters_fetched_with() -> None:
+    node = new_node(voters=VoterSet.of([Voter(ReplicaKey(1), HERE), Voter(ReplicaKey(2), THERE)]))
+    lead(node)
+    assert [each.key for each in node.describe()] == [ME, ReplicaKey(2)]
+
+    fetch(node, OTHER)
+
+    assert [(each.key, each.is_voter) for each in node.describe()] == [(ME, True), (OTHER, True)]
+
+
 def lead(node: RaftNode) -> None:
     """Have a node elected by the other voter."""
     node.start(0)
