@@ -28,9 +28,9 @@ def controller_for_clients(broker: Broker) -> int:
 def node_for_changes(broker: Broker) -> int:
     """The node that clients send changes to: this one, which forwards them.
 
-    Not the controller: librdkafka sends changes only to the node that it was told of, and learns of another when it
-    next asks for metadata, by itself after five minutes. If that were the controller, its death would stop every such
-    client, though another controller is elected within seconds.
+    Not the controller: librdkafka sends changes only to the node that it was told of. When the connection to that node
+    is lost it asks another, once, and again after five minutes. That other does not know yet that the controller is
+    gone, and would name it again: every such client would be stuck, though a controller is elected within seconds.
     """
     return _first_alive(broker, broker.config.node_id, broker.metadata.quorum.leader_id)
 
