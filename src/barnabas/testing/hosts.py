@@ -2,7 +2,8 @@
 
 All nodes of a simulated cluster run in one event loop. A context variable says for which host the code at hand runs:
 tasks, timers and callbacks inherit it, as they inherit every context variable. A crash ends a host's `Life`: from
-then on the loop runs none of its callbacks, so that no ``finally`` and no ``except`` of a dead process is ever run.
+then on the loop runs none of its callbacks, so that no ``finally`` and no ``except`` of a dead process is ever run. A
+pause, as by SIGSTOP, has its callbacks and timers wait: its connections stay, and what others send it is not read.
 
 Must not know: sockets, disks.
 """
@@ -22,11 +23,12 @@ class HostCrashed(Exception):
 class Life:
     """One run of a host's process, from its start to its crash."""
 
-    __slots__ = ("host_name", "is_alive", "watchers")
+    __slots__ = ("host_name", "is_alive", "is_paused", "watchers")
 
     def __init__(self, host_name: str) -> None:
         self.host_name = host_name
         self.is_alive = True
+        self.is_paused = False
         self.watchers: list[asyncio.Future[Any]] = []
 
     def end(self) -> None:

@@ -58,6 +58,8 @@ class Wire(Protocol):
 
     def loses_bytes(self, source: str, target: str) -> bool: ...
 
+    def slowness_s(self, source: str, target: str) -> float: ...
+
 
 class LinkSender(Protocol):
     """The end that writes into a link."""
@@ -132,7 +134,8 @@ class Link:
         """Something changed: deliver if there is something to deliver and nothing blocks it."""
         if not self._is_due and self._can_deliver():
             self._is_due = True
-            self._wire.loop.call_later(throw_delay(self._wire), self._deliver, context=self._receiver.context)
+            delay_s = throw_delay(self._wire, self._sender.host_name, self._receiver.host_name)
+            self._wire.loop.call_later(delay_s, self._deliver, context=self._receiver.context)
 
     def reopen(self) -> None:
         """A partition has healed: go on, or if it has lost bytes, both ends find out."""
@@ -213,8 +216,13 @@ class Link:
         self._wire.trace.note(self._wire.loop.time(), "net", self._label, *event)
 
 
-def throw_delay(wire: Wire) -> float:
-    """How long the next delivery takes."""
+def throw_delay(wire: Wire, source: str, target: str) -> float:
+    """How long the next delivery from one host to another takes."""
+    slowness_s = wire.slowness_s(source, target)
+    return _throw_delay(wire) + (wire.random.uniform(0, slowness_s) if slowness_s else 0.0)
+
+
+def _throw_delay(wire: Wire) -> float:
     config = wire.config
     if config.spike_chance and wire.random.random() < config.spike_chance:
         return wire.random.uniform(config.max_delay_s, max(config.max_delay_s, config.max_spike_s))

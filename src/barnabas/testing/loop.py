@@ -114,6 +114,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._cancelled_timers = 0
         self._numbers = count()
         self._tasks: WeakValueDictionary[int, SimulatedTask[Any]] = WeakValueDictionary()
+        self._held: list[_Entry] = []  # callbacks of those that are paused, in their order
         self._buried: list[_Entry] = []  # callbacks of the dead
         self._graveyard: list[SimulatedTask[Any]] = []  # their tasks: a coroutine that is let go runs its finally
         self._is_reaping = False
@@ -223,9 +224,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _step(self, entry: _Entry) -> None:
         if entry.handle.cancelled():
             return
-        if entry.life is not None and not entry.life.is_alive and not self._is_reaping:
-            self._buried.append(entry)
-            return
+        if entry.life is not None and not self._is_reaping:
+            if not entry.life.is_alive:
+                self._buried.append(entry)
+                return
+            if entry.life.is_paused:
+                self._held.append(entry)
+                return
         self._count_step()
         self.trace.note(self._now_s, entry.kind, name_callback(entry.callback))
         entry.handle._run()
@@ -250,11 +255,25 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             heapq.heapify(self._timers)
             self._cancelled_timers = 0
 
-    # Dying, and the end.
+    # Pausing, dying, and the end.
+
+    def pause(self, life: Life) -> None:
+        """Run nothing of this life until `resume`. Time goes on: its timers are late then."""
+        life.is_paused = True
+
+    def resume(self, life: Life) -> None:
+        """Let it go on with all that has become due meanwhile."""
+        life.is_paused = False
+        self._release(life, self._soon)
+
+    def _release(self, life: Life, to: "deque[_Entry] | list[_Entry]") -> None:
+        to.extend(entry for entry in self._held if entry.life is life)
+        self._held = [entry for entry in self._held if entry.life is not life]
 
     def bury(self, life: Life) -> None:
         """A life ended: keep its tasks as they are, so that not a line of them runs before `reap`."""
         self._graveyard += [task for task in self.pending_tasks() if task.life is life]
+        self._release(life, self._buried)
 
     def reap(self) -> list[SimulatedTask[Any]]:
         """End every task, those of dead hosts too, when all is over; gives back the living ones that refuse to end.
@@ -263,18 +282,19 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """
         self.trace.stop()
         self._is_reaping = True
-        self._max_steps = self.steps + _REAPING_STEPS
-        self._max_time_s = self._now_s + _REAPING_TIME_S
-        self._soon.extend(self._buried)
+        self._soon.extend((*self._buried, *self._held))
         self._buried.clear()
+        self._held.clear()
         for _ in range(_REAPING_ROUNDS):
             pending = self.pending_tasks()
             if not pending:
                 break
             for task in pending:
                 task.cancel()
+            self._allow_reaping()
             with suppress(SimulationStuck, SimulationTooLong):
                 self.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+        self._allow_reaping()
         with suppress(SimulationStuck, SimulationTooLong):
             self.run_until_complete(self.shutdown_asyncgens())
         left = self.pending_tasks()
@@ -283,11 +303,17 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._graveyard.clear()
         return [task for task in left if task.life is None or task.life.is_alive]
 
+    def _allow_reaping(self) -> None:
+        """Give what ends now some steps and time of its own, whatever was used up before."""
+        self._max_steps = self.steps + _REAPING_STEPS
+        self._max_time_s = self._now_s + _REAPING_TIME_S
+
     def close(self) -> None:
         """Forget everything."""
         super().close()
         self._soon.clear()
         self._timers.clear()
+        self._held.clear()
         self._buried.clear()
         self._graveyard.clear()
 

@@ -7,6 +7,7 @@ Owns the hosts, who listens where, and the connections. Code belongs to a host b
     network.host("node-1").start(node.run())    # listens as ("node-1", port), connects from "node-1"
     network.partition(["node-1"], ["node-2", "node-3"])
     network.heal()
+    network.pause("node-1")                     # its peers see nothing, and neither does it, until `resume`
     network.crash("node-1")                     # its peers see resets, it sees nothing any more
 
 Code that belongs to no host, as a test does, is on the host ``localhost``. The wildcard and loopback addresses mean the
@@ -93,6 +94,7 @@ class SimulatedNetwork:
         self._connections: dict[SimulatedConnection, None] = {}  # by age
         self._ends: dict[SimulatedTransport, SimulatedConnection] = {}
         self._cuts: dict[tuple[str, str], bool] = {}  # whether bytes are dropped, by source and target
+        self._slowness: dict[tuple[str, str], float] = {}  # seconds more at most, by source and target
         self._unanswered: list[asyncio.Future[None]] = []  # attempts to connect that wait for `heal`
         self._next_port = FIRST_PORT
         loop.attach(self)
@@ -143,10 +145,17 @@ class SimulatedNetwork:
         """Cut a host off from every other that is known now."""
         self.partition([name], [other for other in self._hosts if other != name], drop=drop)
 
+    def slow(self, some: Iterable[str], others: Iterable[str], delay_s: float) -> None:
+        """Let all between these hosts take up to so much longer, until `heal`."""
+        for source, target in [(one, other) for one in sorted(some) for other in sorted(others) if one != other]:
+            self._note("slow", source, target)
+            self._slowness[source, target] = self._slowness[target, source] = delay_s
+
     def heal(self) -> None:
-        """End every partition."""
+        """End every partition; no way is slow any more."""
         self._note("heal")
         self._cuts.clear()
+        self._slowness.clear()
         for connection in self.connections():
             connection.to_server.reopen()
             connection.to_client.reopen()
@@ -154,6 +163,16 @@ class SimulatedNetwork:
         for attempt in unanswered:
             if not attempt.done():
                 attempt.set_result(None)
+
+    def pause(self, name: str) -> None:
+        """The host's process stands still: its connections stay and new ones are accepted, but nobody reads."""
+        self._note("pause", name)
+        self._simulated_loop.pause(self.host(name).life)
+
+    def resume(self, name: str) -> None:
+        """The host's process goes on, late with everything."""
+        self._note("resume", name)
+        self._simulated_loop.resume(self.host(name).life)
 
     def crash(self, name: str) -> None:
         """The host's process dies: not a line of its code runs any more, nobody listens, its peers see resets.
@@ -224,6 +243,10 @@ class SimulatedNetwork:
         """Whether what is sent meanwhile is lost."""
         return self._cuts.get((source, target), False)
 
+    def slowness_s(self, source: str, target: str) -> float:
+        """How much longer a way may take than others."""
+        return self._slowness.get((source, target), 0.0)
+
     def add_listener(self, server: SimulatedServer) -> None:
         """`server` accepts connections from now on."""
         if server.address in self._listeners:
@@ -260,12 +283,12 @@ class SimulatedNetwork:
         self._note("connect", source, *target)
         try:
             async with asyncio.timeout(self.config.connect_timeout_s):
-                await asyncio.sleep(throw_delay(self))
+                await asyncio.sleep(throw_delay(self, source, target[0]))
                 while self.is_cut(source, target[0]) or self.is_cut(target[0], source):
                     healed: asyncio.Future[None] = self.loop.create_future()
                     self._unanswered.append(healed)
                     await healed
-                    await asyncio.sleep(throw_delay(self))
+                    await asyncio.sleep(throw_delay(self, source, target[0]))
         except TimeoutError as error:
             raise TimeoutError(errno.ETIMEDOUT, f"no answer from {target}") from error
 
@@ -293,7 +316,8 @@ class SimulatedNetwork:
             self._ends[end] = connection
             end.owners.append(self)
         # Later: a client is connected before its server has accepted.
-        self.loop.call_later(throw_delay(self), server.accept, far, context=server.context)
+        delay_s = throw_delay(self, client[0], server.address[0])
+        self.loop.call_later(delay_s, server.accept, far, context=server.context)
         return connection
 
     def _free_port(self) -> int:

@@ -117,6 +117,14 @@ class Simulation:
         self._end_process(name)
         self.disk(name).restart()
 
+    def pause(self, name: str) -> None:
+        """Have a host's process stand still, as SIGSTOP does; its clocks go on."""
+        self.network.pause(name)
+
+    def resume(self, name: str) -> None:
+        """Let a host's process go on."""
+        self.network.resume(name)
+
     def _end_process(self, name: str) -> None:
         self.network.crash(name)
         self.offload(name).outstanding = 0  # what it counted died with the process

@@ -157,3 +157,72 @@ def test_a_server_task_of_a_crashed_host_is_not_what_a_simulation_is_stuck_on() 
 
     with pytest.raises(SimulationStuck, match="1 pending task"):
         run(scenario)
+
+
+def test_a_paused_host_keeps_its_connections_and_answers_late() -> None:
+    async def scenario(network: SimulatedNetwork) -> None:
+        client, server = await connected(network)
+        network.pause("b")
+        client.transport.write(b"wait")
+        await asyncio.sleep(10)
+        assert server.received == b""
+        network.resume("b")
+        await asyncio.sleep(1)
+        assert server.received == b"wait"
+        assert network.connections("a", "b")
+
+    run(scenario)
+
+
+def test_the_timers_of_a_paused_host_are_late_and_those_of_others_are_not() -> None:
+    async def scenario(network: SimulatedNetwork) -> list[tuple[str, float]]:
+        woken: list[tuple[str, float]] = []
+
+        async def sleep(name: str) -> None:
+            await asyncio.sleep(1)
+            woken.append((name, network.loop.time()))
+
+        sleeping = [network.host(name).start(sleep(name)) for name in ("a", "b")]
+        await asyncio.sleep(0.5)
+        network.pause("b")
+        await asyncio.sleep(2.5)
+        network.resume("b")
+        await asyncio.gather(*sleeping)
+        return woken
+
+    assert run(scenario) == [("a", 1.0), ("b", 3.0)]
+
+
+def test_a_paused_host_may_crash_and_its_next_life_runs() -> None:
+    async def scenario(network: SimulatedNetwork) -> list[str]:
+        ran: list[str] = []
+
+        async def note(what: str) -> None:
+            await asyncio.sleep(1)
+            ran.append(what)
+
+        network.host("b").start(note("the first life"))
+        network.pause("b")
+        await asyncio.sleep(2)
+        network.crash("b")
+        await network.host("b").run(note("the next life"))
+        return ran
+
+    assert run(scenario) == ["the next life"]
+
+
+def test_a_slow_way_is_slow_until_it_heals() -> None:
+    async def scenario(network: SimulatedNetwork) -> None:
+        client, server = await connected(network)
+        network.slow(["a"], ["b"], 5.0)
+        client.transport.write(b"slow")
+        await asyncio.sleep(0.2)
+        assert server.received == b""
+        await asyncio.sleep(5)
+        assert server.received == b"slow"
+        network.heal()
+        client.transport.write(b", fast")
+        await asyncio.sleep(0.2)
+        assert server.received == b"slow, fast"
+
+    run(scenario, config=NetworkConfig(split_chance=0.0))
