@@ -391,6 +391,8 @@ async def _settled(appended: "asyncio.Future[None]") -> None:
             await asyncio.wait([appended])
         except asyncio.CancelledError as error:
             cancellation = error
-    appended.result()
+    refusal = appended.exception()
     if cancellation is not None:
-        raise cancellation
+        raise cancellation  # also if it was refused: whoever is cancelled must not take that for an answer and go on
+    if refusal is not None:
+        raise refusal

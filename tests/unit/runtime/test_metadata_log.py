@@ -320,6 +320,29 @@ def test_a_commit_whose_caller_gives_up_is_brought_to_its_end() -> None:
     run(scenario())
 
 
+def test_a_caller_who_gives_up_hears_of_that_and_not_that_the_commit_was_refused() -> None:
+    """A task that would go on after a refusal must end when it is cancelled, whatever comes at the same moment."""
+
+    async def give_up_after(turns: int) -> bool:
+        disk = SimulatedDisk(1)
+        _, metadata = await start_metadata(disk)
+        disk.fail_write(count=None)
+        abandoned = asyncio.ensure_future(metadata.commit(ids(5)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        was_waiting = abandoned.cancel()
+        await asyncio.wait([abandoned])
+        assert abandoned.cancelled() == was_waiting
+        if not was_waiting:
+            assert isinstance(abandoned.exception(), StorageExhausted)
+        return was_waiting
+
+    async def scenario() -> list[bool]:
+        return [await give_up_after(turns) for turns in range(12)]
+
+    assert set(run(scenario())) == {True, False}
+
+
 def test_a_commit_that_is_given_up_while_it_waits_for_its_turn_never_happens() -> None:
     async def scenario() -> None:
         _, metadata = await start_metadata(SimulatedDisk(1))
