@@ -97,6 +97,9 @@ class Cluster:
         self.cut: set[frozenset[int]] = set()
         self.loss = 0.0
         self.max_delay_ms = 10
+        self.is_aimed = False
+        """Whether nodes die at the worst moments: once they have voted, and soon after they are elected. Then fetches
+        bring one record each, so that those of two epochs arrive apart."""
         self.acknowledged: list[tuple[int, str]] = []
         self.changes_done = 0
         self._events: list[tuple[int, int, Callable[[], None]]] = []
@@ -180,6 +183,22 @@ class Cluster:
         self.changes_done += sum(change.error is None for change in output.changes)
         self._check(node, output)
         self._schedule_tick(node)
+        if self.is_aimed and output.persist is not None and output.persist.voted not in (None, node.key):
+            self._crash_soon(node, within_ms=0, down_ms=0)
+
+    def _crash_soon(self, node: SimulatedNode, *, within_ms: int, down_ms: int) -> None:
+        life = node.life
+
+        def start() -> None:
+            if node.raft is None:
+                self.start(node)
+
+        def crash() -> None:
+            if node.raft is not None and node.life == life:
+                self.crash(node)
+                self.at(self.random.randint(0, down_ms), start)
+
+        self.at(self.random.randint(0, within_ms), crash)
 
     def _operate(self, node: SimulatedNode, output: Output) -> None:
         disk = node.disk
@@ -281,7 +300,7 @@ class Cluster:
         entries: list[Entry] = []
         if isinstance(response, FetchResponse) and reply.read_from is not None:
             start = reply.read_from
-            entries = node.disk.entries[start : start + self.random.randint(1, 8)]
+            entries = node.disk.entries[start : start + (1 if self.is_aimed else self.random.randint(1, 8))]
             batches = tuple(batches_of(start, entries))
             response = msgspec.structs.replace(response, batches=batches)
         elif isinstance(response, FetchSnapshotResponse) and response.refusal is None:
@@ -382,6 +401,8 @@ class Cluster:
         end = max((end for before, end in self.committed_in.items() if before < epoch), default=0)
         is_complete = node.disk.entries[:end] == self.committed[:end]
         require(is_complete, f"{node_id} leads epoch {epoch} without all that is committed")
+        if self.is_aimed and self.random.random() < 0.7:
+            self._crash_soon(node, within_ms=40, down_ms=400)
 
     def _check_committed(self, node: SimulatedNode, raft: RaftNode, high_watermark: int) -> None:
         node_id, known = node.key.node_id, len(self.committed)

@@ -9,9 +9,10 @@ SEEDS = int(os.environ.get("RAFT_SEEDS", "200"))
 FIRST_SEED = int(os.environ.get("RAFT_FIRST_SEED", "0"))
 
 
-def run_seed(seed: int, *, is_static: bool = False, duration_ms: int = 1500) -> Cluster:
+def run_seed(seed: int, *, is_static: bool = False, is_aimed: bool = False, duration_ms: int = 1500) -> Cluster:
     """Faults for a while, then peace: what must hold holds all the time, and in peace the cluster goes on."""
     cluster = Cluster(seed, is_static=is_static, voter_count=3, node_count=5)
+    cluster.is_aimed = is_aimed
     random = cluster.random
     cluster.loss = random.choice([0.0, 0.02, 0.15])
     cluster.max_delay_ms = random.choice([3, 20, 60])

@@ -11,9 +11,11 @@ import pytest
 from barnabas.core.model import NO_OFFSET
 from barnabas.core.raft import following, leading, voting
 from barnabas.core.raft.messages import FetchRequest, VoteRequest
+from barnabas.core.raft.node import Restored
 from barnabas.core.raft.state import BrokenQuorum, Leader, RaftState
 from barnabas.core.raft.voters import VoterHistory, VoterSet
 from tests.unit.core.raft.cluster import Broken
+from tests.unit.core.raft.disks import Disk
 from tests.unit.core.raft.faults import FIRST_SEED, SEEDS, run_seed
 
 _PER_TEST = 25
@@ -24,6 +26,15 @@ def test_what_must_hold_holds_for_all_seeds(first: int) -> None:
     for seed in range(first, min(first + _PER_TEST, FIRST_SEED + SEEDS)):
         try:
             run_seed(seed, is_static=seed % 4 == 0)
+        except Exception as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+
+def test_what_must_hold_holds_when_nodes_die_at_the_worst_moments() -> None:
+    for seed in range(FIRST_SEED, FIRST_SEED + SEEDS // 4):
+        try:
+            run_seed(seed, is_aimed=True)
         except Exception as error:
             error.add_note(f"seed {seed}")
             raise
@@ -165,6 +176,32 @@ def test_a_planted_mistake_is_caught(
         run_seeds(_TRIES)
 
 
-def run_seeds(count: int) -> None:
+def run_seeds(count: int, *, is_aimed: bool = False) -> None:
     for seed in range(count):
-        run_seed(seed, duration_ms=2500)
+        run_seed(seed, duration_ms=2500, is_aimed=is_aimed)
+
+
+# Mistakes that need nodes to die at the worst moments
+
+
+def forget_the_vote_over_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    restored = Disk.restored
+
+    def without_vote(self: Disk) -> Restored:
+        found = restored(self)
+        return msgspec.structs.replace(found, quorum=found.quorum and found.quorum._replace(voted=None))
+
+    monkeypatch.setattr(Disk, "restored", without_vote)
+
+
+def commit_records_of_an_older_epoch_by_counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leading, "may_commit", always(True))
+
+
+@pytest.mark.parametrize("plant", [forget_the_vote_over_a_restart, commit_records_of_an_older_epoch_by_counting])
+def test_a_planted_mistake_is_caught_when_nodes_die_at_the_worst_moments(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises((Broken, BrokenQuorum, AssertionError)):
+        run_seeds(_TRIES, is_aimed=True)
