@@ -5,6 +5,7 @@ node at the moment it comes, and compares them with what all nodes have seen so 
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 
 from barnabas.core.errors import OffsetOutOfRange, StorageError
@@ -21,11 +22,11 @@ from tests.simulation.node_history import Violation
 class Checks:
     """What all nodes have seen so far. The first thing that does not fit is kept in `broken`."""
 
-    def __init__(self) -> None:
+    def __init__(self, counts: Counter[str]) -> None:
+        self.counts = counts
         self.leaders: dict[int, int] = {}  # by epoch
         self.committed: dict[int, bytes] = {}  # the hash of the batch that a committed offset is in
         self.images: dict[int, str] = {}  # their hashes by offset
-        self.epochs: dict[int, int] = {}  # of brokers, by the offset of their registration
         self.broken: Violation | None = None
 
     def require(self, holds: bool, what: str) -> None:
@@ -102,6 +103,7 @@ class Watcher:
         self._applied.commit_to(end_offset)
 
     def begin_anew(self, snapshot: SnapshotId, contents: SnapshotContents | None) -> None:
+        self._checks.counts["snapshot fetched"] += contents is not None
         self._checked_to = max(self._checked_to, snapshot.end_offset)
         self._applied.begin_anew(snapshot, contents)
 

@@ -53,7 +53,7 @@ class Trouble:
         for node in world.nodes:
             node.start()
         working = [self._tasks.create_task(client.run()) for client in world.clients]
-        await self._until_whole("the start")
+        await self.until_whole("the start")
         breaking: list[asyncio.Task[None]] = []
         end = self._loop.time() + FAULTS_S
         while self._loop.time() < end:
@@ -63,13 +63,18 @@ class Trouble:
             world.counts[fault.__name__.strip("_")] += 1
         self._is_over = True
         await self._heal(breaking)
-        await self._until_whole("healing")
+        await self.until_whole("healing")
         for client in world.clients:
             client.is_over = True
         await asyncio.gather(*working)
         await self._change_on_every_node()
-        await self._until_whole("the last changes")
+        await self.until_whole("the last changes")
         world.check_history()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Until something holds, and hardly longer."""
+        while not holds():
+            await self._sleep(0.001)
 
     async def _sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
@@ -94,7 +99,7 @@ class Trouble:
             if not node.is_up:
                 node.start()
 
-    async def _until_whole(self, after: str) -> None:
+    async def until_whole(self, after: str) -> None:
         deadline = self._loop.time() + HEALING_S
         while (why := self._world.why_not_whole()) is not None:
             if self._loop.time() > deadline:
@@ -211,11 +216,13 @@ class Trouble:
         """Ask any node to have a controller vote, or no more; whether that is refused is the leader's to say."""
         world = self._world
         other = self._random.choice(world.controllers)
+        voters = None if node.metadata is None else node.metadata.driver.node.voters.current
+        is_new = voters is None or voters.find(other.key) is None
         key = {"cluster_id": CLUSTER, "voter_id": other.node_id, "voter_directory_id": other.directory_id}
         try:
             async with asyncio.timeout(3):
                 client = await WireClient.connect(node.name, PORT, client_id="operator")
-                if self._random.random() < 0.6:
+                if is_new or self._random.random() < 0.1:
                     listener = {
                         "name": other.endpoint.listener,
                         "host": other.endpoint.host,

@@ -11,7 +11,7 @@ then all faults are over, and the cluster has to be whole within bounded virtual
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -37,6 +37,18 @@ def small_pieces(*, is_small: bool) -> Iterator[None]:
             patch.setattr(commits, "MAX_BATCH_BYTES", 400)
             patch.setattr(exchange, "MAX_FETCH_BYTES", 600)
         yield
+
+
+def run_scenario(seed: int, scenario: Callable[[ClusterWorld, Trouble], Awaitable[None]], *, voters: int) -> None:
+    """One run of something that is no chance, in a cluster of so many voters."""
+    with Simulation(seed, max_steps=MAX_STEPS) as simulation:
+        world = ClusterWorld(simulation, voters=voters)
+
+        async def run() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                await scenario(world, Trouble(world, tasks))
+
+        simulation.run(run)
 
 
 def run_seed(seed: int) -> tuple[Counter[str], str]:

@@ -78,6 +78,11 @@ class ClusterNode:
     def image(self) -> Image | None:
         return None if self.metadata is None else self.metadata.image
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it is the active controller, as it sees it."""
+        return self.metadata is not None and self.metadata.is_active
+
     def __str__(self) -> str:
         """As it is now, for the message of a failure."""
         states = ("is_up", "is_ready", "is_paused", "is_stopping", "has_bad_disk")
@@ -184,18 +189,19 @@ def _leaves(error: BaseException) -> list[BaseException]:
 class ClusterWorld:
     """All nodes and clients, and what they are checked against."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, *, voters: int | None = None) -> None:
+        """A cluster of so many voters; or of any size and kind."""
         self.simulation = simulation
         self.context = copy_context()  # of the test, in which code runs for no host
         self.random = simulation.random("cluster")
         self.counts: Counter[str] = Counter()
-        self.checks = Checks()
+        self.checks = Checks(self.counts)
         self.given = Given(self.checks)
-        count = self.random.choice((1, 2, 3, 3, 3, 4, 5, 5, 7))
-        controllers = count if count < 4 or self.random.random() < 0.6 else 3
+        count = voters or self.random.choice((1, 2, 3, 3, 3, 4, 5, 5, 7))
+        controllers = count if voters or count < 4 or self.random.random() < 0.6 else 3
         self.nodes = [ClusterNode(self, number, is_controller=number <= controllers) for number in range(1, count + 1)]
-        self.is_static = self.random.random() < 0.2
-        self._form()
+        self.is_static = voters is None and self.random.random() < 0.2
+        self._form(joins_later=voters is None)
         self.clients = [
             Client(
                 f"client{number}",
@@ -214,10 +220,10 @@ class ClusterWorld:
 
     # Forming
 
-    def _form(self) -> None:
+    def _form(self, *, joins_later: bool) -> None:
         """Give every node its settings, and format its disk; some controllers may be left to join later."""
         first = self.controllers
-        if not self.is_static and len(first) > 1 and self.random.random() < 0.4:
+        if joins_later and not self.is_static and len(first) > 1 and self.random.random() < 0.4:
             first = first[: self.random.randrange(1, len(first))]
         voters = NO_VOTERS if self.is_static else VoterSet.of(Voter(node.key, (node.endpoint,)) for node in first)
         snapshot_bytes = self.random.choice((1500, 6000, 10**6))
@@ -259,7 +265,7 @@ class ClusterWorld:
         ready = [node for node in self.nodes if node.is_ready and node.metadata is not None]
         if len(ready) < len(self.nodes):
             return f"only {[node.node_id for node in ready]} are ready"
-        active = [node.node_id for node in ready if node.metadata is not None and node.metadata.is_active]
+        active = [node.node_id for node in ready if node.is_active]
         if len(active) != 1:
             return f"the active controllers are {active}"
         everybody = {node.node_id for node in self.nodes}

@@ -43,7 +43,7 @@ def build_broker(
         clock=ports.clock,
     )
     markers = Markers(served, coordinators, ports.clock)
-    controller = _controller(config, metadata)
+    controller = _controller(config, metadata, neighbours)
     membership = _membership(config, metadata, ports.dice, controller, neighbours)
     producer_ids = ProducerIds(membership)
     alone = OtherBrokers(metadata, None, node_id=config.node_id)
@@ -88,7 +88,7 @@ def build_broker(
     )
 
 
-def _controller(config: BrokerConfig, metadata: MetadataLog) -> Controller:
+def _controller(config: BrokerConfig, metadata: MetadataLog, neighbours: Neighbours | None) -> Controller:
     assert metadata.cluster_id is not None
     formation = Formation(
         cluster_id=metadata.cluster_id,
@@ -99,7 +99,8 @@ def _controller(config: BrokerConfig, metadata: MetadataLog) -> Controller:
         node_id=config.node_id,
         session_timeout_ms=config.quorum.broker_session_timeout_ms,
         formation=formation,
-        assume=metadata.assume,
+        # Others would have another image: with them, nothing is so that is not committed.
+        assume=metadata.assume if neighbours is None else None,
     )
 
 
