@@ -19,6 +19,7 @@ import pytest
 from barnabas.cli.main import app, run
 from barnabas.client import Bus
 from barnabas.testing.cluster.directory import ClusterDirectory
+from barnabas.testing.cluster.forming import one_more
 from barnabas.testing.cluster.processes import Condition, ProcessKey
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -220,6 +221,16 @@ def test_a_node_is_added_as_a_voter_and_removed_again(barnabas_cluster: Commands
     assert "node 4: removed" in removed
     assert sorted(roles(barnabas_cluster.status())) == [1, 2, 3]
     assert "has no node 4" in barnabas_cluster.refused("start", 4)
+
+
+def test_a_node_that_was_never_registered_is_removed(barnabas_cluster: Commands) -> None:
+    directory = ClusterDirectory(barnabas_cluster.directory)
+    with directory.changing() as state:
+        node_id = one_more(state, rack=None).node_id  # what an `add` leaves behind that was interrupted at once
+
+    assert f"node {node_id}: removed" in barnabas_cluster.done("remove", node_id)
+
+    assert sorted(roles(barnabas_cluster.status())) == [1, 2, 3]
 
 
 def test_what_a_new_cluster_alone_can_be_given_is_refused_for_an_old_one(barnabas_cluster: Commands) -> None:

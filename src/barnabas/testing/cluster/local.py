@@ -4,6 +4,7 @@ Every change is in the cluster's file before it is acted on or as soon as it is 
 leaves a cluster that the next command understands.
 """
 
+import contextlib
 import signal
 import sys
 import time
@@ -13,7 +14,7 @@ from typing import Final
 
 from barnabas.client.cluster_admin import ClusterAdmin
 from barnabas.client.settings import Settings
-from barnabas.core.errors import BarnabasError, RequestTimedOut
+from barnabas.core.errors import BarnabasError, BrokerIdNotRegistered, RequestTimedOut
 from barnabas.core.uuids import parse_id
 from barnabas.testing.cluster.directory import CONTROLLER, ClusterDirectory, ClusterState, NodeState
 from barnabas.testing.cluster.forming import check_settings, format_node, new_state, one_more
@@ -222,6 +223,7 @@ class LocalCluster:
         if node.process is not None:
             node.process.end(STOP_GRACE_S)
             self._say(f"node {node_id}: stopped")
-        admin.unregister(node_id)
+        with contextlib.suppress(BrokerIdNotRegistered):  # it never came as far as that, or a removal was interrupted
+            admin.unregister(node_id)
         with self.directory.changing() as state:
             state.nodes.remove(state.node(node_id))
