@@ -18,11 +18,11 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
 from barnabas.core.records.record import Record, decode_batch, encode_batch
+from barnabas.edge.kafka.registry import On, served_on
 from barnabas.node import Node, Ports
 from barnabas.runtime.loop import loop_factory
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.wire.apis import API_VERSIONS, CREATE_TOPICS, FETCH, PRODUCE, Api
-from tests.support.served import SERVED
 from tests.unit.edge.kafka.calling import frame_of
 from tests.unit.edge.kafka.support import build
 from tests.unit.wire.kio_values import encode
@@ -221,7 +221,7 @@ def check_round_trip(port: int, topic: str = "honest") -> None:
     create_topic(port, topic)
     with Client(port) as client:
         versions = client.ask(API_VERSIONS, 3, client_software_name="honest", client_software_version="1")
-        assert {each.api_key for each in versions.api_keys} == set(SERVED)
+        assert {each.api_key for each in versions.api_keys} == set(served_on(On.CLIENTS))
         placed = produce(client, topic, bytes(encode_batch([Record(0, 1, b"k", b"v")])))
         assert placed.error_code.value == 0
         fetched = fetch(client, topic, placed.base_offset)

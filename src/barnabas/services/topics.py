@@ -11,6 +11,7 @@ import msgspec
 from barnabas.core.errors import (
     BarnabasError,
     ControllerBusy,
+    InvalidReplicationFactor,
     LeaderNotAvailable,
     NotController,
     PolicyViolation,
@@ -99,12 +100,21 @@ class Topics:
         check_settings(new.name, new.configs, self._live.current)
         configs = check_topic_settings(with_internal_defaults(new.name, new.configs), self._live.current)
         if new.assignments:
+            self._check_one_replica(max(len(replicas) for replicas in new.assignments.values()))
             return NewTopic(new.name, new.partition_count, new.replication_factor, new.assignments, configs)
         count = self._live.current.num_partitions if new.partition_count == DEFAULT else new.partition_count
         factor = new.replication_factor
         if factor == DEFAULT:
             factor = self._live.current.default_replication_factor
+        self._check_one_replica(factor)
         return NewTopic(new.name, count, factor, None, configs)
+
+    def _check_one_replica(self, factor: int) -> None:
+        """Refuse what the cluster has nodes for, but nobody would copy: it would look safe, and accept no record."""
+        if 1 < factor <= sum(node.is_active for node in self._metadata.image.nodes.values()):
+            raise InvalidReplicationFactor(
+                f"a replication factor of {factor} is not supported yet: records are not copied between nodes; use 1"
+            )
 
     async def create_automatically(
         self, names: Sequence[str], *, caller: Session | None = None
