@@ -146,7 +146,7 @@ class NoReassignmentInProgress(BarnabasError):
 
 
 class InvalidUpdateVersion(BarnabasError):
-    """A level that a feature cannot have."""
+    """A level that a feature cannot have, or a change to a state that is no longer the current one."""
 
     kafka_code = 95
 
@@ -197,3 +197,15 @@ class VoterNotFound(BarnabasError):
     """A node to remove or update that is not a voter."""
 
     kafka_code = 127
+
+
+class IneligibleReplica(BarnabasError):
+    """A replica that cannot be in sync: fenced, leaving, or not the registration that the leader has heard of."""
+
+    kafka_code = 107
+
+
+class NewLeaderElected(BarnabasError):
+    """The change was made, and by it another replica leads the partition."""
+
+    kafka_code = 108

@@ -10,6 +10,7 @@ A broker that was killed and starts again need not wait for its old session: the
 process before it is gone, for a directory has one process at a time.
 """
 
+from collections.abc import Iterator
 from uuid import UUID
 
 import msgspec
@@ -24,9 +25,10 @@ from barnabas.core.errors import (
 )
 from barnabas.core.metadata.cluster import allocate_producer_ids
 from barnabas.core.metadata.decision import MetadataDecision
-from barnabas.core.metadata.elections import lead_anew
-from barnabas.core.metadata.image import Image, Node
-from barnabas.core.metadata.leadership import leads, with_node, without
+from barnabas.core.metadata.electing import RulesOf, rules_of
+from barnabas.core.metadata.elections import led_anew
+from barnabas.core.metadata.image import Image, Node, PartitionState
+from barnabas.core.metadata.leadership import forgetting, leads, with_node, without
 from barnabas.core.metadata.levels import level_of, node_at
 from barnabas.core.metadata.records import Endpoint, MetadataRecord, NodeRecord, RemoveNodeRecord
 
@@ -69,7 +71,13 @@ class HeartbeatReply(msgspec.Struct, frozen=True):
 
 
 def register(
-    image: Image, registration: Registration, *, epoch: int, has_session: bool, is_local: bool = False
+    image: Image,
+    registration: Registration,
+    *,
+    epoch: int,
+    has_session: bool,
+    is_local: bool = False,
+    rules: RulesOf = rules_of,
 ) -> MetadataDecision[int]:
     """Register a broker; the reply is its epoch.
 
@@ -102,17 +110,34 @@ def register(
         node = node_at(node, level_of(image))
     if node == known:
         return MetadataDecision([], node.epoch)
-    records: list[MetadataRecord] = [node]
-    if known is not None and not known.is_fenced and node.is_fenced:
-        records += without(image, node.node_id)  # it leads again, under new epochs, once it is let in
-    elif not node.is_fenced:
-        records += with_node(image, node.node_id)
-        if known is not None and not is_amended and registration.previous_epoch != known.epoch:
-            records += lead_anew(image, node.node_id).records
-    return MetadataDecision(records, node.epoch)
+    is_unclean = known is not None and not is_amended and registration.previous_epoch != known.epoch
+    return MetadataDecision([node, *_restarted(image, known, node, is_unclean=is_unclean, rules=rules)], node.epoch)
 
 
-def heartbeat(image: Image, beat: Heartbeat, *, is_known_to_leave: bool) -> MetadataDecision[HeartbeatReply]:
+def _restarted(
+    image: Image, known: Node | None, node: Node, *, is_unclean: bool, rules: RulesOf
+) -> Iterator[MetadataRecord]:
+    """The partitions that change as a broker registers."""
+    if node.is_fenced:
+        if known is not None and (not known.is_fenced or is_unclean):
+            # It leads again, under new epochs, once it is let in.
+            yield from without(image, node.node_id, rules=rules, is_unclean=is_unclean)
+        return
+    yield from with_node(image, node.node_id, rules=rules)
+    if is_unclean:
+        changed = list(forgetting(image, node.node_id, rules=rules))
+        places = {(each.topic_id, each.partition) for each in changed}
+        yield from changed
+        yield from (each for each in led_anew(image, node.node_id) if _place_of(each) not in places)
+
+
+def _place_of(state: PartitionState) -> tuple[UUID, int]:
+    return state.topic_id, state.partition
+
+
+def heartbeat(
+    image: Image, beat: Heartbeat, *, is_known_to_leave: bool, rules: RulesOf = rules_of
+) -> MetadataDecision[HeartbeatReply]:
     """Decide on a heartbeat: unfence or shut down the broker, if it asks for that and it is possible now.
 
     `is_known_to_leave`: whether every active broker has applied the records by which this one began to leave.
@@ -120,29 +145,31 @@ def heartbeat(image: Image, beat: Heartbeat, *, is_known_to_leave: bool) -> Meta
     node = _registered_as(image, beat.node_id, epoch=beat.epoch)
     is_caught_up = beat.metadata_offset >= node.epoch
     if beat.wants_shutdown:
-        return _leave(image, node, is_caught_up=is_caught_up, is_known_to_leave=is_known_to_leave)
+        return _leave(image, node, is_caught_up=is_caught_up, is_known_to_leave=is_known_to_leave, rules=rules)
     if node.is_fenced and not beat.wants_fence and is_caught_up:
-        return _let_in(image, node)
+        return _let_in(image, node, rules=rules)
     if not node.is_fenced and beat.wants_fence:
-        records = fence(image, node.node_id).records
+        records = fence(image, node.node_id, rules=rules).records
         return MetadataDecision(records, HeartbeatReply(is_caught_up, is_fenced=True, should_shut_down=False))
     return MetadataDecision([], HeartbeatReply(is_caught_up, node.is_fenced, should_shut_down=False))
 
 
-def fence(image: Image, node_id: int) -> MetadataDecision[None]:
+def fence(image: Image, node_id: int, *, rules: RulesOf = rules_of) -> MetadataDecision[None]:
     """Fence a broker whose session has ended: it leads nothing and is in no ISR."""
     node = _registered(image, node_id)
     if node.is_fenced:
         return MetadataDecision([], None)
-    return MetadataDecision([msgspec.structs.replace(node, is_fenced=True), *without(image, node_id)], None)
+    return MetadataDecision(
+        [msgspec.structs.replace(node, is_fenced=True), *without(image, node_id, rules=rules)], None
+    )
 
 
-def unregister(image: Image, node_id: int, *, has_session: bool) -> MetadataDecision[None]:
+def unregister(image: Image, node_id: int, *, has_session: bool, rules: RulesOf = rules_of) -> MetadataDecision[None]:
     """Remove a broker from the cluster permanently. Its replica assignments stay."""
     _registered(image, node_id)
     if has_session:
         raise InvalidRequest(f"broker {node_id} is running: only one that is gone for good can be unregistered")
-    return MetadataDecision([*without(image, node_id), RemoveNodeRecord(node_id)], None)
+    return MetadataDecision([*without(image, node_id, rules=rules), RemoveNodeRecord(node_id)], None)
 
 
 def take_producer_ids(image: Image, node_id: int, *, epoch: int, count: int) -> MetadataDecision[range]:
@@ -152,25 +179,25 @@ def take_producer_ids(image: Image, node_id: int, *, epoch: int, count: int) -> 
 
 
 def _leave(
-    image: Image, node: Node, *, is_caught_up: bool, is_known_to_leave: bool
+    image: Image, node: Node, *, is_caught_up: bool, is_known_to_leave: bool, rules: RulesOf
 ) -> MetadataDecision[HeartbeatReply]:
     if node.is_fenced:
         return MetadataDecision([], HeartbeatReply(is_caught_up, is_fenced=True, should_shut_down=True))
     if not node.is_leaving:
         records: list[MetadataRecord] = [msgspec.structs.replace(node, is_leaving=True)]
-        records += without(image, node.node_id)
+        records += without(image, node.node_id, rules=rules)
         return MetadataDecision(records, HeartbeatReply(is_caught_up, is_fenced=False, should_shut_down=False))
     if not is_known_to_leave or leads(image, node.node_id):
         return MetadataDecision([], HeartbeatReply(is_caught_up, is_fenced=False, should_shut_down=False))
     # It is fenced as it goes, not when its session is over: until then clients would be sent to it.
-    fenced = fence(image, node.node_id).records
+    fenced = fence(image, node.node_id, rules=rules).records
     return MetadataDecision(fenced, HeartbeatReply(is_caught_up, is_fenced=True, should_shut_down=True))
 
 
-def _let_in(image: Image, node: Node) -> MetadataDecision[HeartbeatReply]:
+def _let_in(image: Image, node: Node, *, rules: RulesOf) -> MetadataDecision[HeartbeatReply]:
     there = msgspec.structs.replace(node, is_fenced=False, is_leaving=False)
     reply = HeartbeatReply(is_caught_up=True, is_fenced=False, should_shut_down=False)
-    return MetadataDecision([there, *with_node(image, node.node_id)], reply)
+    return MetadataDecision([there, *with_node(image, node.node_id, rules=rules)], reply)
 
 
 def _registered(image: Image, node_id: int) -> Node:

@@ -1,57 +1,81 @@
-"""Decisions about who leads a partition."""
+"""Decisions about who leads a partition, on request and in rounds. The rules of elections are in `electing`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
 from barnabas.core.errors import ElectionNotNeeded, EligibleLeadersNotAvailable, PreferredLeaderNotAvailable
 from barnabas.core.metadata.decision import MetadataDecision
+from barnabas.core.metadata.electing import Change, RulesOf, changed, rules_of
 from barnabas.core.metadata.image import Image, PartitionState
-from barnabas.core.metadata.records import NO_LEADER
+from barnabas.core.metadata.records import NO_LEADER, PartitionRecord
+
+MAX_BALANCED: Final = 1_000
+"""How many preferred leaders come back in one round."""
 
 
-def elect_preferred(image: Image, topic: str, partition: int) -> MetadataDecision[PartitionState]:
+def elect_preferred(
+    image: Image, topic: str, partition: int, *, rules: RulesOf = rules_of
+) -> MetadataDecision[PartitionState]:
     """Elect the preferred replica, if it is in sync."""
-    state = image.get_topic(topic).get_partition(partition)
+    found = image.get_topic(topic)
+    state = found.get_partition(partition)
     preferred = state.replicas[0]
     if state.leader == preferred:
         raise ElectionNotNeeded(f"{topic}-{partition} is already led by its preferred leader, {preferred}")
-    if preferred not in state.isr or not image.is_active(preferred):
+    led = changed(image, state, Change(leader=preferred), rules=rules(image, found))
+    if led is None or led.leader != preferred:
         raise PreferredLeaderNotAvailable(f"the preferred leader of {topic}-{partition}, {preferred}, is not in sync")
-    return _led_by(state, preferred, isr=state.isr)
-
-
-def elect_unclean(image: Image, topic: str, partition: int) -> MetadataDecision[PartitionState]:
-    """Elect a leader of a partition without one: in sync if there is any, else one that may lack records."""
-    state = image.get_topic(topic).get_partition(partition)
-    if state.leader != NO_LEADER:
-        raise ElectionNotNeeded(f"{topic}-{partition} is led by {state.leader} already")
-    there = [node for node in state.replicas if image.is_active(node)]
-    in_sync = [node for node in there if node in state.isr]
-    if in_sync:
-        return _led_by(state, in_sync[0], isr=state.isr)
-    if not there:
-        raise EligibleLeadersNotAvailable(f"no replica of {topic}-{partition} is available")
-    return _led_by(state, there[0], isr=there[:1])
-
-
-def _led_by(state: PartitionState, leader: int, *, isr: Sequence[int]) -> MetadataDecision[PartitionState]:
-    led = msgspec.structs.replace(
-        state,
-        leader=leader,
-        isr=tuple(isr),
-        leader_epoch=state.leader_epoch + 1,
-        partition_epoch=state.partition_epoch + 1,
-    )
     return MetadataDecision([led], led)
 
 
+def elect_unclean(
+    image: Image, topic: str, partition: int, *, rules: RulesOf = rules_of
+) -> MetadataDecision[PartitionState]:
+    """Elect a leader of a partition without one: one that has everything if there is any, else one that may lack
+    records.
+    """
+    found = image.get_topic(topic)
+    state = found.get_partition(partition)
+    if state.leader != NO_LEADER:
+        raise ElectionNotNeeded(f"{topic}-{partition} is led by {state.leader} already")
+    led = changed(image, state, Change(is_unclean=True), rules=rules(image, found))
+    if led is None or led.leader == NO_LEADER:
+        raise EligibleLeadersNotAvailable(f"no replica of {topic}-{partition} is available")
+    return MetadataDecision([led], led)
+
+
+def balance(image: Image, *, limit: int = MAX_BALANCED, rules: RulesOf = rules_of) -> MetadataDecision[int]:
+    """Have preferred leaders that are in sync and active lead again, so many in one round; the reply is how many."""
+    records: list[PartitionRecord] = []
+    for led in _balanced(image, rules):
+        if len(records) == limit:
+            break
+        records.append(led)
+    return MetadataDecision(records, len(records))
+
+
+def _balanced(image: Image, rules: RulesOf) -> Iterator[PartitionRecord]:
+    for topic in image.topics.values():
+        for state in topic.partitions.values():
+            preferred = state.replicas[0]
+            if preferred not in (state.leader, *state.removing) and preferred in state.isr:
+                led = changed(image, state, Change(leader=preferred), rules=rules(image, topic))
+                if led is not None and led.leader == preferred:
+                    yield led
+
+
+def led_anew(image: Image, node_id: int) -> Iterator[PartitionRecord]:
+    """Everything that a node leads, in a new leader epoch: unsynced records may be lost, and clients can tell."""
+    for topic in image.topics.values():
+        for state in topic.partitions.values():
+            if state.leader == node_id:
+                yield msgspec.structs.replace(
+                    state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1
+                )
+
+
 def lead_anew(image: Image, node_id: int) -> MetadataDecision[None]:
-    """Start a new leader epoch of everything a node leads: unsynced records may be lost, and clients can tell."""
-    led = [
-        msgspec.structs.replace(state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
-        for topic in image.topics.values()
-        for state in topic.partitions.values()
-        if state.leader == node_id
-    ]
-    return MetadataDecision(led, None)
+    """Start a new leader epoch of everything a node leads."""
+    return MetadataDecision(list(led_anew(image, node_id)), None)

@@ -1,60 +1,88 @@
 """Leader changes when a broker starts or stops: the records that change partitions, for decisions about brokers.
 
-A valid leader stays. Else the first replica that is in sync and active becomes the leader, under a new leader epoch. A
-broker that stops leaves the ISR, unless it is the last in it: only an in-sync replica has everything acknowledged, so a
-partition whose last in-sync replica is gone has no leader until that one is back.
+A broker that stops leaves the ISR, and joins the eligible leader replicas (ELR) if too few are left; who leads then is
+decided in `electing`. A partition with one replica, and any where ELRs are not in use, keeps its last in-sync replica:
+only that one has everything acknowledged, so there is no leader until it is back.
+
+A broker that starts leads what nobody leads and it may lead. If it stopped uncleanly it has lost nothing that was
+acknowledged, where records are flushed before that: it keeps its place in the ELR, and by leaving and coming back it
+gets new leader epochs, under which the records that it did lose are told from those that take their offsets (decision
+17).
 """
 
 from collections.abc import Iterator
 
-import msgspec
-
-from barnabas.core.metadata.image import Image, PartitionState
+from barnabas.core.metadata.electing import Change, RulesOf, changed, rules_of
+from barnabas.core.metadata.image import Image, PartitionState, Topic
 from barnabas.core.metadata.records import NO_LEADER, PartitionRecord
 
 
-def without(image: Image, node_id: int) -> Iterator[PartitionRecord]:
-    """Every partition that is led by a node, or has it in sync, as it is when that node leads and follows nothing."""
-    for state in _partitions(image):
-        if node_id == state.leader or node_id in state.isr:
-            isr = tuple(each for each in state.isr if each != node_id) or state.isr
-            leader = state.leader if state.leader != node_id else _first_of(image, state, isr, but=node_id)
-            changed = _changed(state, leader=leader, isr=isr)
-            if changed is not None:
-                yield changed
+def without(
+    image: Image, node_id: int, *, rules: RulesOf = rules_of, is_unclean: bool = False
+) -> Iterator[PartitionRecord]:
+    """Every partition that a node leads or is in sync with, as it is when that node leads and follows nothing.
+
+    `is_unclean`: the node has stopped uncleanly, and may have lost what was not flushed.
+    """
+
+    def may_lead(node: int) -> bool:
+        return node != node_id and image.is_active(node)
+
+    for topic, state in _partitions(image):
+        if not _involves(state, node_id, with_elr=is_unclean):
+            continue
+        settings = rules(image, topic)
+        lost = (node_id,) if is_unclean and not settings.is_flushed else ()
+        isr = tuple(each for each in state.isr if each != node_id)
+        if state.leader == node_id or isr != state.isr or lost:
+            after = changed(image, state, Change(isr=isr, lost=lost), rules=settings, may_lead=may_lead)
+            if after is not None:
+                yield after
 
 
-def with_node(image: Image, node_id: int) -> Iterator[PartitionRecord]:
-    """Every partition without a leader that a node can lead, as it is when that node is active again."""
-    for state in _partitions(image):
-        if state.leader == NO_LEADER and node_id in state.isr:
-            changed = _changed(state, leader=node_id, isr=state.isr)
-            assert changed is not None
-            yield changed
+def with_node(image: Image, node_id: int, *, rules: RulesOf = rules_of) -> Iterator[PartitionRecord]:
+    """Every partition without a leader that has one when this node is active again."""
+    for topic, state in _partitions(image):
+        if state.leader == NO_LEADER and node_id in state.replicas:
+            after = changed(
+                image,
+                state,
+                rules=rules(image, topic),
+                may_lead=lambda node: node == node_id or image.is_active(node),
+            )
+            if after is not None:
+                yield after
+
+
+def forgetting(image: Image, node_id: int, *, rules: RulesOf = rules_of) -> Iterator[PartitionRecord]:
+    """Every partition in which a node that is active, and stopped uncleanly, may have lost acknowledged records: it is
+    in neither ISR nor ELR, and leads only where nobody has more.
+    """
+    for topic, state in _partitions(image):
+        if len(state.replicas) > 1 and _involves(state, node_id, with_elr=True):
+            settings = rules(image, topic)
+            if not settings.is_flushed:
+                after = changed(
+                    image,
+                    state,
+                    Change(lost=(node_id,)),
+                    rules=settings,
+                    may_lead=lambda node: node == node_id or image.is_active(node),
+                )
+                if after is not None:
+                    yield after
 
 
 def leads(image: Image, node_id: int) -> bool:
     """Whether a node leads anything."""
-    return any(state.leader == node_id for state in _partitions(image))
+    return any(state.leader == node_id for _, state in _partitions(image))
 
 
-def _partitions(image: Image) -> Iterator[PartitionState]:
+def _involves(state: PartitionState, node_id: int, *, with_elr: bool) -> bool:
+    return node_id == state.leader or node_id in state.isr or (with_elr and node_id in state.elr)
+
+
+def _partitions(image: Image) -> Iterator[tuple[Topic, PartitionState]]:
     for topic in image.topics.values():
-        yield from topic.partitions.values()
-
-
-def _first_of(image: Image, state: PartitionState, isr: tuple[int, ...], *, but: int) -> int:
-    candidates = (node for node in state.replicas if node in isr and node != but and image.is_active(node))
-    return next(candidates, NO_LEADER)
-
-
-def _changed(state: PartitionState, *, leader: int, isr: tuple[int, ...]) -> PartitionRecord | None:
-    if (leader, isr) == (state.leader, state.isr):
-        return None
-    return msgspec.structs.replace(
-        state,
-        leader=leader,
-        isr=isr,
-        leader_epoch=state.leader_epoch + (leader != state.leader),
-        partition_epoch=state.partition_epoch + 1,
-    )
+        for state in topic.partitions.values():
+            yield topic, state

@@ -18,7 +18,7 @@ import msgspec
 
 from barnabas.core.errors import UnsupportedVersion
 from barnabas.core.metadata.image import Image
-from barnabas.core.metadata.records import FeatureRecord, MetadataRecord, NodeRecord, RemoveNodeRecord
+from barnabas.core.metadata.records import FeatureRecord, MetadataRecord, NodeRecord, PartitionRecord, RemoveNodeRecord
 
 METADATA_VERSION: Final = "metadata.version"
 FIRST_LEVEL: Final = 7
@@ -26,13 +26,16 @@ ONE_NODE: Final = 29
 """The metadata of one node by itself."""
 SEVERAL_NODES: Final = 30
 """Brokers have epochs, are fenced and leave."""
-LATEST_LEVEL: Final = SEVERAL_NODES
+SEVERAL_REPLICAS: Final = 31
+"""Partitions have eligible leader replicas and recovery states, and are reassigned."""
+LATEST_LEVEL: Final = SEVERAL_REPLICAS
 
 TYPES: Final[Mapping[type, int]] = {RemoveNodeRecord: SEVERAL_NODES}
 """The level that introduced a record type, if it is later than the first."""
 
 FIELDS: Final[Mapping[type, Mapping[str, int]]] = {
     NodeRecord: dict.fromkeys(("epoch", "is_fenced", "is_leaving", "directory_id", "features"), SEVERAL_NODES),
+    PartitionRecord: dict.fromkeys(("elr", "last_known_elr", "recovery_state", "adding", "removing"), SEVERAL_REPLICAS),
 }
 """The level that introduced a field of a record type that was there before it."""
 

@@ -1,28 +1,129 @@
 """Decisions about moving the replicas of a partition to other nodes.
 
-Today nothing can be moved: a target equals the current replicas, or is refused. So no reassignment is ever in progress.
+While a partition moves, its replicas are the target and, after it, those that will be removed. Added replicas copy the
+log like any follower, and the change of the ISR that makes the last of them in sync completes the move (`electing`):
+the others go, and if the leader was one of them another is elected. To cancel is to remove what was added and keep what
+was to be removed.
+
+A new target replaces one that is under way: what is being added for neither goes at once.
+
+The edge asks `reassign` until nodes copy logs from each other: it refuses whatever would need that. `alter` is what it
+will ask then.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from barnabas.core.errors import InvalidReplicaAssignment, InvalidReplicationFactor, NoReassignmentInProgress
 from barnabas.core.metadata.assignments import check_replicas
 from barnabas.core.metadata.decision import MetadataDecision
-from barnabas.core.metadata.image import Image, PartitionState
+from barnabas.core.metadata.electing import Change, RulesOf, changed, rules_of
+from barnabas.core.metadata.image import Image, PartitionState, Topic
+
+
+class Reassignment(NamedTuple):
+    """A reassignment that is under way."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    """All that are there meanwhile: the target, then those that will be removed."""
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+def alter(
+    image: Image,
+    topic: str,
+    partition: int,
+    target: Sequence[int] | None,
+    *,
+    may_change_factor: bool = True,
+    rules: RulesOf = rules_of,
+) -> MetadataDecision[PartitionState]:
+    """Move a partition to these nodes, the first of them its preferred leader; None cancels.
+
+    The reply is the state after that. A target that needs no copying, because it is another order of the same nodes or
+    fewer of them, all in sync, is there at once.
+    """
+    found = image.get_topic(topic)
+    state = found.get_partition(partition)
+    if target is None:
+        return _cancel(image, found, state, rules)
+    _check_target(image, found, state, target, may_change_factor=may_change_factor)
+    old = originals(state)
+    adding = tuple(node for node in target if node not in old)
+    removing = tuple(node for node in old if node not in target)
+    replicas = (*target, *removing)
+    isr = tuple(node for node in state.isr if node in replicas)
+    if not isr and state.isr:
+        raise InvalidReplicaAssignment(
+            f"{topic}-{partition} cannot be moved to {list(target)}: none of its in-sync replicas "
+            f"{list(state.isr)} would stay meanwhile"
+        )
+    after = changed(
+        image,
+        state,
+        Change(isr=isr, replicas=replicas, adding=adding, removing=removing),
+        rules=rules(image, found),
+    )
+    return MetadataDecision([] if after is None else [after], state if after is None else after)
+
+
+def list_reassignments(image: Image, wanted: Mapping[str, Sequence[int]] | None = None) -> Iterator[Reassignment]:
+    """The reassignments under way, of these partitions of these topics, or all. What does not exist is left out."""
+    for name in sorted(image.topics) if wanted is None else wanted:
+        topic = image.topics.get(name)
+        if topic is not None:
+            for partition in topic.partitions if wanted is None else wanted[name]:
+                state = topic.partitions.get(partition)
+                if state is not None and state.is_being_reassigned:
+                    yield Reassignment(name, partition, state.replicas, state.adding, state.removing)
+
+
+def originals(state: PartitionState) -> tuple[int, ...]:
+    """The replicas that a partition had before it was reassigned: what cancelling brings back. Those that stay come
+    first, as in Kafka: the order that they had is not kept.
+    """
+    return tuple(node for node in state.replicas if node not in state.adding)
+
+
+def _cancel(image: Image, topic: Topic, state: PartitionState, rules: RulesOf) -> MetadataDecision[PartitionState]:
+    if not state.is_being_reassigned:
+        raise NoReassignmentInProgress(f"no reassignment of {topic.name}-{state.partition} is in progress")
+    replicas = originals(state)
+    isr = tuple(node for node in state.isr if node in replicas)
+    if not isr and state.isr:
+        # Only an unclean election leads here: those that were added have what is left of the records.
+        raise InvalidReplicaAssignment(
+            f"the reassignment of {topic.name}-{state.partition} cannot be cancelled: none of "
+            f"{list(replicas)} is in sync"
+        )
+    after = changed(image, state, Change(isr=isr, replicas=replicas, adding=(), removing=()), rules=rules(image, topic))
+    assert after is not None
+    return MetadataDecision([after], after)
+
+
+def _check_target(
+    image: Image, topic: Topic, state: PartitionState, target: Sequence[int], *, may_change_factor: bool
+) -> None:
+    check_replicas(image, target)
+    factor = len(originals(state))
+    if not may_change_factor and len(target) != factor:
+        raise InvalidReplicationFactor(
+            f"{topic.name}-{state.partition} has {factor} replica(s), and the request does not allow {len(target)}"
+        )
 
 
 def reassign(
     image: Image, topic: str, partition: int, replicas: Sequence[int] | None, *, may_change_factor: bool = True
 ) -> MetadataDecision[PartitionState]:
-    """Move a partition to these nodes, the first of them its preferred leader; None cancels a reassignment."""
-    state = image.get_topic(topic).get_partition(partition)
+    """Decide as `alter` as long as replicas cannot be copied: a target is where the partition is, or is refused."""
+    found = image.get_topic(topic)
+    state = found.get_partition(partition)
     if replicas is None:
         raise NoReassignmentInProgress(f"no reassignment of {topic}-{partition} is in progress")
-    check_replicas(image, replicas)
-    if not may_change_factor and len(replicas) != len(state.replicas):
-        raise InvalidReplicationFactor(
-            f"{topic}-{partition} has {len(state.replicas)} replica(s), and the request does not allow {len(replicas)}"
-        )
+    _check_target(image, found, state, replicas, may_change_factor=may_change_factor)
     if tuple(replicas) != state.replicas:
         raise InvalidReplicaAssignment(
             f"{topic}-{partition} is on {list(state.replicas)} and cannot be moved to {list(replicas)}: "

@@ -25,6 +25,11 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 NO_LEADER: Final = -1
 
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+"""Recovery states of a leader, numbered as in Kafka: one that was elected though it may lack records is recovering
+until it says that its log is whole, and its ISR does not grow before that."""
+
 
 class Endpoint(msgspec.Struct, frozen=True, array_like=True):
     """The advertised address of one listener of a node."""
@@ -74,7 +79,11 @@ class TopicRecord(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
-    """The whole state of a partition, new or changed. The first replica is the preferred leader."""
+    """The whole state of a partition, new or changed. The first replica is the preferred leader.
+
+    The eligible leader replicas (ELR) are not in sync, yet have everything acknowledged. While replicas are being
+    moved, `replicas` are the old and the new ones.
+    """
 
     topic_id: UUID
     partition: int
@@ -83,6 +92,15 @@ class PartitionRecord(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=Fa
     leader: int
     leader_epoch: int
     partition_epoch: int
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()  # the last leader, if there is none
+    recovery_state: int = RECOVERED
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        return bool(self.adding or self.removing)
 
 
 class ConfigRecord(msgspec.Struct, frozen=True, array_like=True, tag=4):

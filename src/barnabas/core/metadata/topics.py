@@ -3,7 +3,7 @@
 Settings are validated by the caller. The settings of a topic are deleted with it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -26,10 +26,12 @@ from barnabas.core.metadata.assignments import (
     place_partitions,
 )
 from barnabas.core.metadata.decision import MetadataDecision
+from barnabas.core.metadata.electing import without_elr
 from barnabas.core.metadata.image import Image, Topic
 from barnabas.core.metadata.names import METADATA_TOPIC, check_partition_names, check_topic_name, unify
 from barnabas.core.metadata.records import (
     BROKER_RESOURCE,
+    MIN_INSYNC_REPLICAS,
     TOPIC_RESOURCE,
     ConfigRecord,
     MetadataRecord,
@@ -153,14 +155,25 @@ def set_configs(
 ) -> MetadataDecision[Mapping[str, str]]:
     """Set settings with a value, remove those with None; the reply is all that are set afterwards.
 
-    Unchanged ones are not written. Topics and nodes must exist; the name "" stands for all nodes.
+    Unchanged ones are not written. Topics and nodes must exist; the name "" stands for all nodes. Where
+    `min.insync.replicas` changes, eligible leader replicas go with the same commit.
     """
     _check_resource(image, resource_type, name)
     current = image.config_of(resource_type, name)
     changed = {key: value for key, value in changes.items() if current.get(key) != value}
-    records = [ConfigRecord(resource_type, name, key, value) for key, value in changed.items()]
+    records: list[MetadataRecord] = [ConfigRecord(resource_type, name, key, value) for key, value in changed.items()]
+    if MIN_INSYNC_REPLICAS in changed:
+        for topic in _governed(image, resource_type, name):
+            records += without_elr(topic)
     merged = {**current, **changed}
     return MetadataDecision(records, {key: value for key, value in merged.items() if value is not None})
+
+
+def _governed(image: Image, resource_type: int, name: str) -> Iterable[Topic]:
+    """The topics that a setting of a resource may count for."""
+    if resource_type == TOPIC_RESOURCE:
+        return (image.get_topic(name),)
+    return image.topics.values() if resource_type == BROKER_RESOURCE else ()
 
 
 def _check_resource(image: Image, resource_type: int, name: str) -> None:

@@ -1,0 +1,563 @@
+"""A partition on a few nodes, with the real decisions: leader, followers, and a controller that is always there.
+
+Messages travel when they are told to, and may be lost. A node hears of the metadata late. A crash loses what is not synced.
+After every step `check` compares what must hold with what is: the invariants of a replicated log.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from barnabas.core.errors import BarnabasError, FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRange
+from barnabas.core.metadata import Image, NewTopic, create_topic
+from barnabas.core.metadata.brokers import Heartbeat, Registration, fence, heartbeat, register
+from barnabas.core.metadata.image import PartitionState
+from barnabas.core.metadata.isr import IsrChange, alter_partitions
+from barnabas.core.metadata.records import MIN_INSYNC_REPLICAS, NO_LEADER, Endpoint, MetadataRecord
+from barnabas.core.replica.follower import (
+    Action,
+    Append,
+    AskOffsets,
+    Fetch,
+    FetchAnswer,
+    FetchedBatch,
+    Follower,
+    Reset,
+    Retry,
+    Truncate,
+    Wait,
+)
+from barnabas.core.replica.leader import IsrProposal, Leader
+from barnabas.core.replica.leader_epochs import EpochEnd, LeaderEpochs
+
+TOPIC = UUID(int=1)
+SERVED = 2  # records in an answer
+
+
+class Entry(NamedTuple):
+    """A record of the log."""
+
+    epoch: int
+    value: str
+
+
+GONE = Entry(-1, "gone")
+
+
+class Disk(msgspec.Struct):
+    """The log of a node; entries are at their offsets, those below the start are gone."""
+
+    entries: list[Entry] = []
+    start: int = 0
+    durable_end: int = 0
+    high_watermark: int = 0
+    """The checkpoint."""
+    epochs: LeaderEpochs = msgspec.field(default_factory=LeaderEpochs)
+
+    @property
+    def end(self) -> int:
+        return len(self.entries)
+
+    def append(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            self.epochs.assign(entry.epoch, self.end)
+            self.entries.append(entry)
+
+    def truncate(self, end: int) -> None:
+        del self.entries[end:]
+        self.epochs.truncate_to(end)
+        self.durable_end = min(self.durable_end, end)
+
+    def reset(self, start: int) -> None:
+        self.entries = [GONE] * start
+        self.epochs = LeaderEpochs()
+        self.start = self.durable_end = start
+
+    def lose_power(self) -> None:
+        self.truncate(self.durable_end)
+        self.high_watermark = min(self.high_watermark, self.end)
+
+
+class Write(NamedTuple):
+    """A write that waits for its acknowledgement."""
+
+    end_offset: int
+    epoch: int
+    value: str
+
+
+Role: TypeAlias = Leader | Follower | None
+
+
+class Node(msgspec.Struct):
+    """A node of the cluster."""
+
+    node_id: int
+    disk: Disk
+    life: int = 1
+    is_up: bool = True
+    broker_epoch: int = 0
+    known: int = 0
+    """How many versions of the metadata it has heard of."""
+    role: Role = None
+    high_watermark: int = 0
+    writes: list[Write] = []
+
+
+class View(NamedTuple):
+    """A version of the metadata: the partition, and the broker epochs of active nodes."""
+
+    state: PartitionState
+    active: dict[int, int]
+
+
+class FetchMail(NamedTuple):
+    """A fetch on its way to the leader."""
+
+    sender: int
+    life: int
+    broker_epoch: int
+    to: int
+    fetch: Fetch
+
+
+class AnswerMail(NamedTuple):
+    """An answer on its way back."""
+
+    sender: int
+    to: int
+    life: int
+    fetch: Fetch
+    answer: FetchAnswer
+    entries: list[Entry]
+
+
+class ProposalMail(NamedTuple):
+    """An AlterPartition on its way to the controller."""
+
+    sender: int
+    life: int
+    broker_epoch: int
+    proposal: IsrProposal
+
+
+Mail: TypeAlias = FetchMail | AnswerMail | ProposalMail
+
+
+class World:
+    """The cluster, and what is known to be true about it."""
+
+    def __init__(self, nodes: int = 3, *, min_insync_replicas: int = 2) -> None:
+        self.image = Image()
+        self.nodes = {node_id: Node(node_id, Disk()) for node_id in range(1, nodes + 1)}
+        self.mail: list[Mail] = []
+        self.now_ms = 0
+        self.views: list[View] = []
+        self.said: list[str] = []
+        self.acked: list[tuple[int, Entry]] = []
+        self.committed: list[Entry] = []
+        self._offset = 0
+        self._leaders: dict[int, int] = {}
+        for node in self.nodes.values():
+            self._register(node)
+        topic = NewTopic(
+            "t", assignments={0: tuple(self.nodes)}, configs={MIN_INSYNC_REPLICAS: str(min_insync_replicas)}
+        )
+        for node_id in self.nodes:
+            self._beat(node_id)
+        self.min_insync_replicas = min(min_insync_replicas, nodes)
+        self._commit(create_topic(self.image, topic, topic_id=TOPIC).records)
+        for node_id in self.nodes:
+            self.hear(node_id)
+
+    # The controller
+
+    @property
+    def state(self) -> PartitionState:
+        return self.image.get_topic("t").get_partition(0)
+
+    def _commit(self, records: object) -> None:
+        assert isinstance(records, list | tuple)
+        for record in records:
+            self._apply(record)
+        self._offset += len(records)
+        if "t" in self.image.topics:
+            active = {node_id: node.epoch for node_id, node in self.image.nodes.items() if node.is_active}
+            self.views.append(View(self.state, active))
+
+    def _apply(self, record: MetadataRecord) -> None:
+        self.image.apply(record)
+
+    def _register(self, node: Node) -> None:
+        self._offset += 1
+        registration = Registration(
+            node_id=node.node_id,
+            incarnation=UUID(int=100 * node.node_id + node.life),
+            directory_id=UUID(int=node.node_id),
+            endpoints=(Endpoint("PLAINTEXT", "h", node.node_id),),
+        )
+        decision = register(self.image, registration, epoch=self._offset, has_session=True)
+        self._commit(decision.records)
+        node.broker_epoch = decision.reply
+
+    def _beat(self, node_id: int) -> None:
+        node = self.nodes[node_id]
+        beat = Heartbeat(node_id=node_id, epoch=node.broker_epoch, metadata_offset=self._offset + 1000)
+        self._commit(heartbeat(self.image, beat, is_known_to_leave=False).records)
+
+    def fence(self, node_id: int) -> None:
+        """The session of a node ends, whether it runs or not."""
+        if not self.image.nodes[node_id].is_fenced:
+            self._commit(fence(self.image, node_id).records)
+
+    def let_in(self, node_id: int) -> None:
+        """A node that runs sends a heartbeat."""
+        if self.nodes[node_id].is_up and self.image.nodes[node_id].is_fenced:
+            self._beat(node_id)
+
+    # Nodes
+
+    def crash(self, node_id: int) -> None:
+        node = self.nodes[node_id]
+        if node.is_up:
+            node.is_up, node.role, node.writes = False, None, []
+            node.disk.lose_power()
+            node.high_watermark = node.disk.high_watermark
+
+    def restart(self, node_id: int) -> None:
+        node = self.nodes[node_id]
+        if not node.is_up:
+            node.is_up, node.life = True, node.life + 1
+            self._register(node)
+
+    def hear(self, node_id: int, versions: int = 1_000_000) -> None:
+        """A node hears of the next versions of the metadata, and takes its role."""
+        node = self.nodes[node_id]
+        if node.is_up:
+            for view in self.views[node.known :][:versions]:
+                node.known += 1
+                self._take_role(node, view)
+
+    def _take_role(self, node: Node, view: View) -> None:
+        state, role, disk = view.state, node.role, node.disk
+        if state.leader == node.node_id and node.broker_epoch == view.active.get(node.node_id):
+            if not isinstance(role, Leader) or role.epoch != state.leader_epoch:
+                role = node.role = self._new_leader(node, state)
+            role.note_active(view.active)
+            role.note_isr(
+                isr=state.isr, replicas=state.replicas, partition_epoch=state.partition_epoch, now_ms=self.now_ms
+            )
+            self._settle(node, role)
+        elif state.leader in (NO_LEADER, node.node_id):
+            node.role, node.writes = None, []
+        elif not isinstance(role, Follower) or role.epoch != state.leader_epoch:
+            node.writes = []
+            node.role = Follower(
+                epoch=state.leader_epoch,
+                epochs=disk.epochs,
+                start_offset=disk.start,
+                end_offset=disk.end,
+                durable_end_offset=disk.durable_end,
+                high_watermark=node.high_watermark,
+            )
+
+    def _new_leader(self, node: Node, state: PartitionState) -> Leader:
+        disk = node.disk
+        disk.epochs.assign(state.leader_epoch, disk.end)
+        node.writes = []
+        leader = Leader(
+            node.node_id,
+            epoch=state.leader_epoch,
+            start_offset=disk.end,
+            high_watermark=node.high_watermark,
+            replicas=state.replicas,
+            isr=state.isr,
+            partition_epoch=state.partition_epoch,
+            min_insync_replicas=self.min_insync_replicas,
+            now_ms=self.now_ms,
+        )
+        leader.note_own(end_offset=disk.end, durable_end_offset=disk.durable_end)
+        assert self._leaders.setdefault(state.leader_epoch, node.node_id) == node.node_id, "two leaders in one epoch"
+        return leader
+
+    def write(self, node_id: int, value: str) -> None:
+        """A client writes with acks=all to a node that believes to lead."""
+        node = self.nodes[node_id]
+        if isinstance(node.role, Leader):
+            node.role.check_in_sync()
+            node.disk.append([Entry(node.role.epoch, value)])
+            node.writes.append(Write(node.disk.end, node.role.epoch, value))
+            node.role.note_own(end_offset=node.disk.end, durable_end_offset=node.disk.durable_end)
+
+    def sync(self, node_id: int) -> None:
+        """The disk of a node is done with all that was written."""
+        node = self.nodes[node_id]
+        if not node.is_up:
+            return
+        disk, role = node.disk, node.role
+        disk.durable_end, disk.high_watermark = disk.end, node.high_watermark
+        if isinstance(role, Leader):
+            role.note_own(end_offset=disk.end, durable_end_offset=disk.durable_end)
+            self._settle(node, role)
+        elif role is not None:
+            role.note_flushed(disk.end, generation=role.generation)
+
+    def delete_records(self, node_id: int) -> None:
+        """The leader removes the oldest record that is committed."""
+        node = self.nodes[node_id]
+        if isinstance(node.role, Leader) and node.disk.start < node.role.high_watermark <= node.disk.durable_end:
+            node.disk.start += 1
+            node.disk.epochs.truncate_before(node.disk.start)
+
+    def _settle(self, node: Node, leader: Leader) -> None:
+        """Acknowledge what is acknowledged, and note what is committed."""
+        node.high_watermark = leader.high_watermark
+        for offset in range(len(self.committed), node.high_watermark):
+            self.committed.append(node.disk.entries[offset])
+        for write in [each for each in node.writes if leader.is_acked(each.end_offset, leader_epoch=each.epoch)]:
+            node.writes.remove(write)
+            entry = Entry(write.epoch, write.value)
+            self.acked.append((write.end_offset - 1, entry))
+            holders = [other for other in self.nodes.values() if self._holds(other, write.end_offset - 1, entry)]
+            assert len(holders) >= self.min_insync_replicas, f"{write} is acknowledged and on {len(holders)} disks"
+
+    # Messages
+
+    def fetch(self, node_id: int) -> None:
+        """A follower fetches, if it may."""
+        node = self.nodes[node_id]
+        if isinstance(node.role, Follower):
+            fetch = node.role.next_fetch()
+            if fetch is None and node.role.owes_durable_end:
+                fetch = node.role.replace_fetch()
+            leader = self.views[node.known - 1].state.leader
+            if fetch is not None:
+                self.mail.append(FetchMail(node_id, node.life, node.broker_epoch, leader, fetch))
+
+    def propose(self, node_id: int, *, after_ms: int = 0) -> None:
+        """A leader proposes another ISR, or repeats what it has proposed."""
+        node = self.nodes[node_id]
+        self.now_ms += after_ms
+        if isinstance(node.role, Leader):
+            proposal = node.role.propose(now_ms=self.now_ms) or node.role.proposal
+            self._settle(node, node.role)
+            if proposal is not None:
+                self.mail.append(ProposalMail(node_id, node.life, node.broker_epoch, proposal))
+
+    def deliver(self, index: int) -> None:
+        mail = self.mail.pop(index)
+        if isinstance(mail, FetchMail):
+            self._deliver_fetch(mail)
+        elif isinstance(mail, AnswerMail):
+            self._deliver_answer(mail)
+        else:
+            self._deliver_proposal(mail)
+
+    def lose(self, index: int) -> None:
+        mail = self.mail.pop(index)
+        if isinstance(mail, FetchMail | AnswerMail):
+            asker = self.nodes[mail.sender if isinstance(mail, FetchMail) else mail.to]
+            if isinstance(asker.role, Follower) and asker.life == mail.life:
+                asker.role.give_up(mail.fetch)
+
+    def _deliver_fetch(self, mail: FetchMail) -> None:
+        leader = self.nodes[mail.to]
+        if leader.is_up:
+            try:
+                answer, entries = self._serve(leader, mail)
+            except BarnabasError as error:
+                answer, entries = FetchAnswer(error=error), []
+            self.mail.append(AnswerMail(mail.to, mail.sender, mail.life, mail.fetch, answer, entries))
+        else:
+            self.mail.append(mail)
+            self.lose(len(self.mail) - 1)
+
+    def _serve(self, node: Node, mail: FetchMail) -> tuple[FetchAnswer, list[Entry]]:
+        role, disk, fetch = node.role, node.disk, mail.fetch
+        if not isinstance(role, Leader):
+            raise NotLeaderOrFollower("not the leader")
+        role.check_epoch(fetch.leader_epoch)
+        diverging = diverging_end(disk, fetch)
+        if diverging is not None:
+            return FetchAnswer(role.high_watermark, disk.start, diverging=diverging), []
+        if not disk.start <= fetch.fetch_offset <= disk.end:
+            error = OffsetOutOfRange(f"{fetch.fetch_offset} is not in {disk.start}..{disk.end}")
+            return FetchAnswer(log_start_offset=disk.start, error=error), []
+        role.note_fetch(
+            mail.sender,
+            leader_epoch=fetch.leader_epoch,
+            log_end_offset=fetch.fetch_offset,
+            durable_end_offset=fetch.durable_end_offset,
+            broker_epoch=mail.broker_epoch,
+            now_ms=self.now_ms,
+        )
+        self._settle(node, role)
+        entries = disk.entries[fetch.fetch_offset : fetch.fetch_offset + SERVED]
+        batches = [
+            FetchedBatch(offset, offset + 1, entry.epoch) for offset, entry in enumerate(entries, fetch.fetch_offset)
+        ]
+        return FetchAnswer(role.high_watermark, disk.start, batches), entries
+
+    def _deliver_answer(self, mail: AnswerMail) -> None:
+        node = self.nodes[mail.to]
+        if node.is_up and node.life == mail.life and isinstance(node.role, Follower):
+            self._perform(node, node.role, node.role.receive(mail.fetch, mail.answer), mail.entries)
+
+    def _perform(self, node: Node, follower: Follower, action: Action, entries: list[Entry]) -> None:
+        disk = node.disk
+        self.said.append(f"{node.node_id} {words(action)}")
+        if isinstance(action, Append):
+            disk.append(entries)
+            follower.note_appended(disk.end)
+        elif isinstance(action, Truncate):
+            assert not action.loses_committed, "committed records are truncated"
+            disk.truncate(action.end_offset)
+            follower.note_truncated(disk.end)
+        elif isinstance(action, Reset):
+            assert not action.loses_committed, "committed records are removed"
+            disk.reset(action.start_offset)
+            follower._epochs = disk.epochs
+            follower.note_reset()
+        elif isinstance(action, AskOffsets):
+            leader = self.nodes[self.views[node.known - 1].state.leader].disk
+            self._perform(
+                node, follower, follower.note_leader_offsets(start_offset=leader.start, end_offset=leader.end), []
+            )
+        elif isinstance(action, Retry):
+            assert not action.is_wrong, action.reason
+        node.high_watermark = follower.high_watermark
+        disk.start = follower.start_offset
+        disk.epochs.truncate_before(disk.start)
+
+    def _deliver_proposal(self, mail: ProposalMail) -> None:
+        proposal, node = mail.proposal, self.nodes[mail.sender]
+        change = IsrChange(TOPIC, 0, proposal.leader_epoch, proposal.partition_epoch, proposal.isr)
+        try:
+            decision = alter_partitions(self.image, mail.sender, broker_epoch=mail.broker_epoch, changes=[change])
+        except BarnabasError as error:
+            self.said.append(f"the controller refuses, {type(error).__name__}: {error}")
+            return
+        self._commit(decision.records)
+        (reply,) = decision.reply
+        if isinstance(reply, BarnabasError):
+            self.said.append(f"the controller refuses, {type(reply).__name__}: {reply}")
+        else:
+            self.said.append(f"the ISR is {list(reply.isr)}, the ELR {list(reply.elr)}")
+        is_refused = isinstance(reply, BarnabasError) and not isinstance(reply, FencedLeaderEpoch)
+        if is_refused and node.life == mail.life and isinstance(node.role, Leader):
+            if proposal.partition_epoch == self.state.partition_epoch:  # certainly: nothing has come of it
+                node.role.refuse(proposal)
+            self._settle(node, node.role)
+
+    # What must hold
+
+    def _holds(self, node: Node, offset: int, entry: Entry) -> bool:
+        disk = node.disk
+        return offset < disk.start or (offset < disk.durable_end and disk.entries[offset] == entry)
+
+    def check(self) -> None:
+        """Everything that must hold after every step."""
+        state = self.state
+        assert not set(state.isr) & set(state.elr), "ISR and ELR overlap"
+        assert set(state.isr) | set(state.elr) <= set(state.replicas)
+        assert state.leader == NO_LEADER or state.leader in state.isr
+        for node_id in (*state.isr, *state.elr):
+            for offset, entry in self.acked:
+                assert self._holds(self.nodes[node_id], offset, entry), f"{entry} is not on the disk of {node_id}"
+        for node in self.nodes.values():
+            assert node.high_watermark <= node.disk.end
+            assert node.high_watermark <= len(self.committed), "a watermark above all that leaders had"
+            for offset in range(node.disk.start, node.high_watermark):
+                assert node.disk.entries[offset] == self.committed[offset], f"node {node.node_id} differs at {offset}"
+        for node in self.nodes.values():
+            if isinstance(node.role, Leader) and node.role.epoch == state.leader_epoch:
+                held = node.disk.entries[node.disk.start : len(self.committed)]
+                assert held == self.committed[node.disk.start :], "the leader lacks committed records"
+
+    def heal(self) -> None:
+        """Everything runs and travels again, and comes to rest with equal logs."""
+        self.mail.clear()
+        for node in self.nodes.values():
+            self.restart(node.node_id)
+            if isinstance(node.role, Follower) and node.role._fetch is not None:
+                node.role.give_up(node.role._fetch)
+        for _ in range(60):
+            for node_id in self.nodes:
+                self.let_in(node_id)
+                self.hear(node_id)
+                self.fetch(node_id)
+                self.propose(node_id, after_ms=10)
+                while self.mail:
+                    self.deliver(0)
+                self.sync(node_id)
+            self.check()
+        assert self.state.leader != NO_LEADER, "nobody leads"
+        assert set(self.state.isr) == set(self.nodes), f"{self.state.isr} are in sync"
+        ends = {(node.disk.end, node.high_watermark) for node in self.nodes.values()}
+        assert len(ends) == 1, f"logs end at {sorted(ends)}"
+        assert all(end == high_watermark for end, high_watermark in ends)
+        self.check()
+
+
+def diverging_end(disk: Disk, fetch: Fetch) -> EpochEnd | None:
+    """As a leader answers: where the follower's last epoch ended here, if that is not where the follower is."""
+    if fetch.last_fetched_epoch < 0:
+        return None
+    end = disk.epochs.end_offset_for(fetch.last_fetched_epoch, log_end_offset=disk.end)
+    if end.epoch < 0:
+        raise OffsetOutOfRange(f"epoch {fetch.last_fetched_epoch} is unknown")
+    return end if end.epoch < fetch.last_fetched_epoch or end.end_offset < fetch.fetch_offset else None
+
+
+def words(action: Action) -> str:
+    """An action, to be read."""
+    match action:
+        case Append(base_offset, end_offset):
+            return f"appends {base_offset}..{end_offset}"
+        case Truncate(end_offset, loses_committed):
+            return f"truncates to {end_offset}{', below its watermark!' if loses_committed else ''}"
+        case Reset(start_offset, loses_committed):
+            return f"begins again at {start_offset}{', below its watermark!' if loses_committed else ''}"
+        case AskOffsets():
+            return "asks where the leader's log starts and ends"
+        case Retry(reason):
+            return f"tries again later: {reason}"
+        case Wait():
+            return action.value
+    raise AssertionError(action)
+
+
+Step: TypeAlias = Callable[[World, int], None]
+
+
+def steps() -> Iterator[tuple[str, int, Step]]:
+    """What can happen to a node (or a message, by number), and how often it does beside the others."""
+    yield "write", 6, _write
+    yield "sync", 8, lambda world, which: world.sync(_node(world, which))
+    yield "fetch", 12, lambda world, which: world.fetch(_node(world, which))
+    yield "deliver", 24, lambda world, which: world.deliver(which % len(world.mail)) if world.mail else None
+    yield "lose", 2, lambda world, which: world.lose(which % len(world.mail)) if world.mail else None
+    yield "propose", 4, lambda world, which: world.propose(_node(world, which))
+    yield "wait", 1, lambda world, which: world.propose(_node(world, which), after_ms=40_000)
+    yield "hear", 8, lambda world, which: world.hear(_node(world, which))
+    yield "hear one", 3, lambda world, which: world.hear(_node(world, which), 1)
+    yield "crash", 1, lambda world, which: world.crash(_node(world, which))
+    yield "restart", 2, lambda world, which: world.restart(_node(world, which))
+    yield "fence", 1, lambda world, which: world.fence(_node(world, which))
+    yield "let in", 3, lambda world, which: world.let_in(_node(world, which))
+    yield "delete", 1, lambda world, which: world.delete_records(_node(world, which))
+
+
+def _node(world: World, which: int) -> int:
+    return which % len(world.nodes) + 1
+
+
+def _write(world: World, which: int) -> None:
+    leaders = [node_id for node_id, node in world.nodes.items() if isinstance(node.role, Leader)]
+    if leaders:
+        try:
+            world.write(leaders[which % len(leaders)], f"v{world.now_ms}.{len(world.said)}.{which}")
+        except BarnabasError:
+            pass  # too few are in sync
