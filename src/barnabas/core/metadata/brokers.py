@@ -10,6 +10,7 @@ A broker that was killed and starts again need not wait for its old session: the
 process before it is gone, for a directory has one process at a time.
 """
 
+import itertools
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -28,9 +29,9 @@ from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.electing import RulesOf, rules_of
 from barnabas.core.metadata.elections import led_anew
 from barnabas.core.metadata.image import Image, Node, PartitionState
-from barnabas.core.metadata.leadership import forgetting, leads, with_node, without
+from barnabas.core.metadata.leadership import Loss, forgetting, leads, with_node, without
 from barnabas.core.metadata.levels import level_of, node_at
-from barnabas.core.metadata.records import Endpoint, MetadataRecord, NodeRecord, RemoveNodeRecord
+from barnabas.core.metadata.records import Endpoint, MetadataRecord, NodeRecord, PartitionRecord, RemoveNodeRecord
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,25 +111,37 @@ def register(
         node = node_at(node, level_of(image))
     if node == known:
         return MetadataDecision([], node.epoch)
-    is_unclean = known is not None and not is_amended and registration.previous_epoch != known.epoch
-    return MetadataDecision([node, *_restarted(image, known, node, is_unclean=is_unclean, rules=rules)], node.epoch)
-
-
-def _restarted(
-    image: Image, known: Node | None, node: Node, *, is_unclean: bool, rules: RulesOf
-) -> Iterator[MetadataRecord]:
-    """The partitions that change as a broker registers."""
+    is_restarted = known is not None and not is_amended
+    loss = _loss_of(known, registration) if known is not None and is_restarted else Loss.NOTHING
+    records: list[MetadataRecord] = [node]
     if node.is_fenced:
-        if known is not None and (not known.is_fenced or is_unclean):
+        if known is not None and (not known.is_fenced or loss is not Loss.NOTHING):
             # It leads again, under new epochs, once it is let in.
-            yield from without(image, node.node_id, rules=rules, is_unclean=is_unclean)
-        return
-    yield from with_node(image, node.node_id, rules=rules)
-    if is_unclean:
-        changed = list(forgetting(image, node.node_id, rules=rules))
-        places = {(each.topic_id, each.partition) for each in changed}
-        yield from changed
-        yield from (each for each in led_anew(image, node.node_id) if _place_of(each) not in places)
+            records += without(image, node.node_id, rules=rules, loss=loss)
+        return MetadataDecision(records, node.epoch)
+    is_unclean = is_restarted and known is not None and registration.previous_epoch != known.epoch
+    return MetadataDecision([node, *_there(image, node.node_id, loss, rules, is_unclean=is_unclean)], node.epoch)
+
+
+def _loss_of(known: Node, registration: Registration) -> Loss:
+    """What a broker that has restarted may have lost."""
+    if None not in (known.directory_id, registration.directory_id) and known.directory_id != registration.directory_id:
+        return Loss.EVERYTHING
+    return Loss.NOTHING if registration.previous_epoch == known.epoch else Loss.UNSYNCED
+
+
+def _there(image: Image, node_id: int, loss: Loss, rules: RulesOf, *, is_unclean: bool) -> Iterator[PartitionRecord]:
+    """The partitions that change as a broker is active from its registration on, each once."""
+    changes = itertools.chain(
+        forgetting(image, node_id, loss=loss, rules=rules) if loss is not Loss.NOTHING else (),
+        with_node(image, node_id, rules=rules),
+        led_anew(image, node_id) if is_unclean else (),
+    )
+    changed = set()
+    for state in changes:
+        if _place_of(state) not in changed:
+            changed.add(_place_of(state))
+            yield state
 
 
 def _place_of(state: PartitionState) -> tuple[UUID, int]:

@@ -6,38 +6,50 @@ only that one has everything acknowledged, so there is no leader until it is bac
 
 A broker that starts leads what nobody leads and it may lead. If it stopped uncleanly it has lost nothing that was
 acknowledged, where records are flushed before that: it keeps its place in the ELR, and by leaving and coming back it
-gets new leader epochs, under which the records that it did lose are told from those that take their offsets (decision
-17).
+gets new leader epochs, under which the records that it did lose are told from those that take their offsets. If it
+comes with another data directory it has lost everything (decision 17).
 """
 
 from collections.abc import Iterator
+from enum import Enum
 
-from barnabas.core.metadata.electing import Change, RulesOf, changed, rules_of
+from barnabas.core.metadata.electing import Change, ElectionRules, RulesOf, changed, rules_of
 from barnabas.core.metadata.image import Image, PartitionState, Topic
 from barnabas.core.metadata.records import NO_LEADER, PartitionRecord
 
 
-def without(
-    image: Image, node_id: int, *, rules: RulesOf = rules_of, is_unclean: bool = False
-) -> Iterator[PartitionRecord]:
-    """Every partition that a node leads or is in sync with, as it is when that node leads and follows nothing.
+class Loss(Enum):
+    """What a broker that starts may have lost of its log."""
 
-    `is_unclean`: the node has stopped uncleanly, and may have lost what was not flushed.
-    """
+    NOTHING = "it stopped cleanly, or has not stopped"
+    UNSYNCED = "it stopped uncleanly: what was not flushed"
+    EVERYTHING = "it has another data directory"
+
+
+def without(
+    image: Image, node_id: int, *, rules: RulesOf = rules_of, loss: Loss = Loss.NOTHING
+) -> Iterator[PartitionRecord]:
+    """Every partition that a node leads or is in sync with, as it is when that node leads and follows nothing."""
 
     def may_lead(node: int) -> bool:
         return node != node_id and image.is_active(node)
 
     for topic, state in _partitions(image):
-        if not _involves(state, node_id, with_elr=is_unclean):
+        if not _involves(state, node_id, with_elr=loss is not Loss.NOTHING):
             continue
         settings = rules(image, topic)
-        lost = (node_id,) if is_unclean and not settings.is_flushed else ()
+        lost = _lost(node_id, settings, loss)
         isr = tuple(each for each in state.isr if each != node_id)
         if state.leader == node_id or isr != state.isr or lost:
             after = changed(image, state, Change(isr=isr, lost=lost), rules=settings, may_lead=may_lead)
             if after is not None:
                 yield after
+
+
+def _lost(node_id: int, settings: ElectionRules, loss: Loss) -> tuple[int, ...]:
+    """The node, if it may have lost acknowledged records."""
+    is_lost = loss is Loss.EVERYTHING or (loss is Loss.UNSYNCED and not settings.is_flushed)
+    return (node_id,) if is_lost else ()
 
 
 def with_node(image: Image, node_id: int, *, rules: RulesOf = rules_of) -> Iterator[PartitionRecord]:
@@ -54,23 +66,22 @@ def with_node(image: Image, node_id: int, *, rules: RulesOf = rules_of) -> Itera
                 yield after
 
 
-def forgetting(image: Image, node_id: int, *, rules: RulesOf = rules_of) -> Iterator[PartitionRecord]:
-    """Every partition in which a node that is active, and stopped uncleanly, may have lost acknowledged records: it is
-    in neither ISR nor ELR, and leads only where nobody has more.
+def forgetting(image: Image, node_id: int, *, loss: Loss, rules: RulesOf = rules_of) -> Iterator[PartitionRecord]:
+    """Every partition in which a node that is active may have lost acknowledged records: it is in neither ISR nor ELR,
+    and leads only where nobody has more.
     """
     for topic, state in _partitions(image):
         if len(state.replicas) > 1 and _involves(state, node_id, with_elr=True):
             settings = rules(image, topic)
-            if not settings.is_flushed:
-                after = changed(
-                    image,
-                    state,
-                    Change(lost=(node_id,)),
-                    rules=settings,
-                    may_lead=lambda node: node == node_id or image.is_active(node),
-                )
-                if after is not None:
-                    yield after
+            after = changed(
+                image,
+                state,
+                Change(lost=_lost(node_id, settings, loss)),
+                rules=settings,
+                may_lead=lambda node: node == node_id or image.is_active(node),
+            )
+            if after is not None:
+                yield after
 
 
 def leads(image: Image, node_id: int) -> bool:

@@ -1,14 +1,10 @@
 """A partition on a few nodes, with the real decisions: leader, followers, and a controller that is always there.
 
-Messages travel when they are told to, and may be lost. A node hears of the metadata late. A crash loses what is not synced.
-After every step `check` compares what must hold with what is: the invariants of a replicated log.
+Messages travel when they are told to, and may be lost. A node hears of the metadata late. A crash loses what is not
+synced. After every step `check` compares what must hold with what is: the invariants of a replicated log.
 """
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeAlias
 from uuid import UUID
-
-import msgspec
 
 from barnabas.core.errors import BarnabasError, FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRange
 from barnabas.core.metadata import Image, NewTopic, create_topic
@@ -20,130 +16,31 @@ from barnabas.core.replica.follower import (
     Action,
     Append,
     AskOffsets,
-    Fetch,
     FetchAnswer,
     FetchedBatch,
     Follower,
     Reset,
     Retry,
     Truncate,
-    Wait,
 )
-from barnabas.core.replica.leader import IsrProposal, Leader
-from barnabas.core.replica.leader_epochs import EpochEnd, LeaderEpochs
+from barnabas.core.replica.leader import Leader
+from tests.unit.core.replica.partition_parts import (
+    AnswerMail,
+    Disk,
+    Entry,
+    FetchMail,
+    Mail,
+    Node,
+    ProposalMail,
+    View,
+    Write,
+    diverging_end,
+    holds,
+    words,
+)
 
 TOPIC = UUID(int=1)
 SERVED = 2  # records in an answer
-
-
-class Entry(NamedTuple):
-    """A record of the log."""
-
-    epoch: int
-    value: str
-
-
-GONE = Entry(-1, "gone")
-
-
-class Disk(msgspec.Struct):
-    """The log of a node; entries are at their offsets, those below the start are gone."""
-
-    entries: list[Entry] = []
-    start: int = 0
-    durable_end: int = 0
-    high_watermark: int = 0
-    """The checkpoint."""
-    epochs: LeaderEpochs = msgspec.field(default_factory=LeaderEpochs)
-
-    @property
-    def end(self) -> int:
-        return len(self.entries)
-
-    def append(self, entries: list[Entry]) -> None:
-        for entry in entries:
-            self.epochs.assign(entry.epoch, self.end)
-            self.entries.append(entry)
-
-    def truncate(self, end: int) -> None:
-        del self.entries[end:]
-        self.epochs.truncate_to(end)
-        self.durable_end = min(self.durable_end, end)
-
-    def reset(self, start: int) -> None:
-        self.entries = [GONE] * start
-        self.epochs = LeaderEpochs()
-        self.start = self.durable_end = start
-
-    def lose_power(self) -> None:
-        self.truncate(self.durable_end)
-        self.high_watermark = min(self.high_watermark, self.end)
-
-
-class Write(NamedTuple):
-    """A write that waits for its acknowledgement."""
-
-    end_offset: int
-    epoch: int
-    value: str
-
-
-Role: TypeAlias = Leader | Follower | None
-
-
-class Node(msgspec.Struct):
-    """A node of the cluster."""
-
-    node_id: int
-    disk: Disk
-    life: int = 1
-    is_up: bool = True
-    broker_epoch: int = 0
-    known: int = 0
-    """How many versions of the metadata it has heard of."""
-    role: Role = None
-    high_watermark: int = 0
-    writes: list[Write] = []
-
-
-class View(NamedTuple):
-    """A version of the metadata: the partition, and the broker epochs of active nodes."""
-
-    state: PartitionState
-    active: dict[int, int]
-
-
-class FetchMail(NamedTuple):
-    """A fetch on its way to the leader."""
-
-    sender: int
-    life: int
-    broker_epoch: int
-    to: int
-    fetch: Fetch
-
-
-class AnswerMail(NamedTuple):
-    """An answer on its way back."""
-
-    sender: int
-    to: int
-    life: int
-    fetch: Fetch
-    answer: FetchAnswer
-    entries: list[Entry]
-
-
-class ProposalMail(NamedTuple):
-    """An AlterPartition on its way to the controller."""
-
-    sender: int
-    life: int
-    broker_epoch: int
-    proposal: IsrProposal
-
-
-Mail: TypeAlias = FetchMail | AnswerMail | ProposalMail
 
 
 class World:
@@ -195,10 +92,10 @@ class World:
         registration = Registration(
             node_id=node.node_id,
             incarnation=UUID(int=100 * node.node_id + node.life),
-            directory_id=UUID(int=node.node_id),
+            directory_id=UUID(int=100 * node.node_id + len(node.replaced)),
             endpoints=(Endpoint("PLAINTEXT", "h", node.node_id),),
         )
-        decision = register(self.image, registration, epoch=self._offset, has_session=True)
+        decision = register(self.image, registration, epoch=self._offset, has_session=False)
         self._commit(decision.records)
         node.broker_epoch = decision.reply
 
@@ -231,6 +128,16 @@ class World:
         if not node.is_up:
             node.is_up, node.life = True, node.life + 1
             self._register(node)
+
+    def replace_disk(self, node_id: int) -> None:
+        """A node starts again with an empty disk. Only if somebody else has everything: else it is lost in truth."""
+        node = self.nodes[node_id]
+        if set(self.state.isr) | set(self.state.elr) <= {node_id}:
+            return
+        self.crash(node_id)
+        node.replaced.append(node.disk)
+        node.disk, node.high_watermark = Disk(), 0
+        self.restart(node_id)
 
     def hear(self, node_id: int, versions: int = 1_000_000) -> None:
         """A node hears of the next versions of the metadata, and takes its role."""
@@ -320,7 +227,12 @@ class World:
             node.writes.remove(write)
             entry = Entry(write.epoch, write.value)
             self.acked.append((write.end_offset - 1, entry))
-            holders = [other for other in self.nodes.values() if self._holds(other, write.end_offset - 1, entry)]
+            # A disk that was thrown away after its node had told that it has the record counts: nobody could know.
+            holders = [
+                other
+                for other in self.nodes.values()
+                if any(holds(disk, write.end_offset - 1, entry) for disk in (other.disk, *other.replaced))
+            ]
             assert len(holders) >= self.min_insync_replicas, f"{write} is acknowledged and on {len(holders)} disks"
 
     # Messages
@@ -418,7 +330,6 @@ class World:
         elif isinstance(action, Reset):
             assert not action.loses_committed, "committed records are removed"
             disk.reset(action.start_offset)
-            follower._epochs = disk.epochs
             follower.note_reset()
         elif isinstance(action, AskOffsets):
             leader = self.nodes[self.views[node.known - 1].state.leader].disk
@@ -453,10 +364,6 @@ class World:
 
     # What must hold
 
-    def _holds(self, node: Node, offset: int, entry: Entry) -> bool:
-        disk = node.disk
-        return offset < disk.start or (offset < disk.durable_end and disk.entries[offset] == entry)
-
     def check(self) -> None:
         """Everything that must hold after every step."""
         state = self.state
@@ -465,7 +372,7 @@ class World:
         assert state.leader == NO_LEADER or state.leader in state.isr
         for node_id in (*state.isr, *state.elr):
             for offset, entry in self.acked:
-                assert self._holds(self.nodes[node_id], offset, entry), f"{entry} is not on the disk of {node_id}"
+                assert holds(self.nodes[node_id].disk, offset, entry), f"{entry} is not on the disk of {node_id}"
         for node in self.nodes.values():
             assert node.high_watermark <= node.disk.end
             assert node.high_watermark <= len(self.committed), "a watermark above all that leaders had"
@@ -499,65 +406,3 @@ class World:
         assert len(ends) == 1, f"logs end at {sorted(ends)}"
         assert all(end == high_watermark for end, high_watermark in ends)
         self.check()
-
-
-def diverging_end(disk: Disk, fetch: Fetch) -> EpochEnd | None:
-    """As a leader answers: where the follower's last epoch ended here, if that is not where the follower is."""
-    if fetch.last_fetched_epoch < 0:
-        return None
-    end = disk.epochs.end_offset_for(fetch.last_fetched_epoch, log_end_offset=disk.end)
-    if end.epoch < 0:
-        raise OffsetOutOfRange(f"epoch {fetch.last_fetched_epoch} is unknown")
-    return end if end.epoch < fetch.last_fetched_epoch or end.end_offset < fetch.fetch_offset else None
-
-
-def words(action: Action) -> str:
-    """An action, to be read."""
-    match action:
-        case Append(base_offset, end_offset):
-            return f"appends {base_offset}..{end_offset}"
-        case Truncate(end_offset, loses_committed):
-            return f"truncates to {end_offset}{', below its watermark!' if loses_committed else ''}"
-        case Reset(start_offset, loses_committed):
-            return f"begins again at {start_offset}{', below its watermark!' if loses_committed else ''}"
-        case AskOffsets():
-            return "asks where the leader's log starts and ends"
-        case Retry(reason):
-            return f"tries again later: {reason}"
-        case Wait():
-            return action.value
-    raise AssertionError(action)
-
-
-Step: TypeAlias = Callable[[World, int], None]
-
-
-def steps() -> Iterator[tuple[str, int, Step]]:
-    """What can happen to a node (or a message, by number), and how often it does beside the others."""
-    yield "write", 6, _write
-    yield "sync", 8, lambda world, which: world.sync(_node(world, which))
-    yield "fetch", 12, lambda world, which: world.fetch(_node(world, which))
-    yield "deliver", 24, lambda world, which: world.deliver(which % len(world.mail)) if world.mail else None
-    yield "lose", 2, lambda world, which: world.lose(which % len(world.mail)) if world.mail else None
-    yield "propose", 4, lambda world, which: world.propose(_node(world, which))
-    yield "wait", 1, lambda world, which: world.propose(_node(world, which), after_ms=40_000)
-    yield "hear", 8, lambda world, which: world.hear(_node(world, which))
-    yield "hear one", 3, lambda world, which: world.hear(_node(world, which), 1)
-    yield "crash", 1, lambda world, which: world.crash(_node(world, which))
-    yield "restart", 2, lambda world, which: world.restart(_node(world, which))
-    yield "fence", 1, lambda world, which: world.fence(_node(world, which))
-    yield "let in", 3, lambda world, which: world.let_in(_node(world, which))
-    yield "delete", 1, lambda world, which: world.delete_records(_node(world, which))
-
-
-def _node(world: World, which: int) -> int:
-    return which % len(world.nodes) + 1
-
-
-def _write(world: World, which: int) -> None:
-    leaders = [node_id for node_id, node in world.nodes.items() if isinstance(node.role, Leader)]
-    if leaders:
-        try:
-            world.write(leaders[which % len(leaders)], f"v{world.now_ms}.{len(world.said)}.{which}")
-        except BarnabasError:
-            pass  # too few are in sync
