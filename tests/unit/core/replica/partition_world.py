@@ -189,13 +189,14 @@ class World:
         assert self._leaders.setdefault(state.leader_epoch, node.node_id) == node.node_id, "two leaders in one epoch"
         return leader
 
-    def write(self, node_id: int, value: str) -> None:
-        """A client writes with acks=all to a node that believes to lead."""
+    def write(self, node_id: int, value: str, *, is_acked: bool = True) -> None:
+        """A client writes to a node that believes to lead, with acks=all or, if not `is_acked`, with acks=1."""
         node = self.nodes[node_id]
         if isinstance(node.role, Leader):
-            node.role.check_in_sync()
+            if is_acked:
+                node.role.check_in_sync()
+                node.writes.append(Write(node.disk.end + 1, node.role.epoch, value))
             node.disk.append([Entry(node.role.epoch, value)])
-            node.writes.append(Write(node.disk.end, node.role.epoch, value))
             node.role.note_own(end_offset=node.disk.end, durable_end_offset=node.disk.durable_end)
 
     def sync(self, node_id: int) -> None:
