@@ -8,6 +8,7 @@ from uuid import UUID
 from barnabas.core.errors import NotController, RequestTimedOut
 from barnabas.core.metadata import Image, NewTopic, create_topic
 from barnabas.core.metadata.brokers import Heartbeat, HeartbeatReply, Registration
+from barnabas.core.metadata.levels import LATEST_LEVEL, METADATA_VERSION
 from barnabas.core.metadata.quorum import Quorum
 from barnabas.core.metadata.records import Endpoint, MetadataRecord
 from barnabas.core.raft.voters import VoterSet
@@ -230,7 +231,7 @@ class ClusterWorld:
 FEATURES = (
     ("eligible.leader.replicas.version", 0, 1),
     ("group.version", 0, 1),
-    ("metadata.version", 7, 30),
+    (METADATA_VERSION, 7, LATEST_LEVEL),
     ("transaction.version", 0, 2),
 )
 

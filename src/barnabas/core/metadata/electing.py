@@ -14,7 +14,7 @@ from then on (the leader's watermark stands still), so they keep everything ackn
 the watermark moves without them, and the ELR is empty.
 
 **A restart after an unclean stop** takes nothing from the ELR of a topic whose records are flushed before they count:
-see decision 17. Where flushing is left to the operating system, such a replica has lost its claim (`lost`).
+see decision 18. Where flushing is left to the operating system, such a replica has lost its claim (`lost`).
 
 A partition with a single replica has no ELR: its replica stays in the ISR for good, as nobody else can have more.
 

@@ -7,7 +7,7 @@ only that one has everything acknowledged, so there is no leader until it is bac
 A broker that starts leads what nobody leads and it may lead. If it stopped uncleanly it has lost nothing that was
 acknowledged, where records are flushed before that: it keeps its place in the ELR, and by leaving and coming back it
 gets new leader epochs, under which the records that it did lose are told from those that take their offsets. If it
-comes with another data directory it has lost everything (decision 17).
+comes with another data directory it has lost everything (decision 18).
 """
 
 from collections.abc import Iterator

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.core.metadata.levels import LATEST_LEVEL
 from barnabas.edge.kafka import handlers
 from barnabas.wire import apis
 from barnabas.wire.apis import Api
@@ -101,7 +102,9 @@ REQUESTS: dict[Api, list[dict[str, Any]]] = {
             "cluster_id": cluster_id,
             "incarnation_id": UUID(int=1),
             "listeners": [{"name": "PLAINTEXT", "host": "h", "port": 9092, "security_protocol": 0}],
-            "features": [{"name": "metadata.version", "min_supported_version": 7, "max_supported_version": 30}],
+            "features": [
+                {"name": "metadata.version", "min_supported_version": 7, "max_supported_version": LATEST_LEVEL}
+            ],
             "log_dirs": (UUID(int=2),),
         }
         for broker_id, cluster_id in ((2, "another"), (-1, ""))

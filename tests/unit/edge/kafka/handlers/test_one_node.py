@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.core.metadata.levels import LATEST_LEVEL
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -96,7 +97,7 @@ def test_neither_an_unknown_broker_nor_a_running_one_is_unregistered(node: int, 
     [
         ("group.version", 1, UPGRADE, 0),
         ("transaction.version", 2, SAFE_DOWNGRADE, 0),
-        ("metadata.version", 30, UPGRADE, 0),
+        ("metadata.version", LATEST_LEVEL, UPGRADE, 0),
         ("no.such.feature", 0, UPGRADE, 0),
         ("no.such.feature", 1, UPGRADE, 95),
         ("group.version", 2, UPGRADE, 95),
