@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from barnabas.core.metadata import electing, isr, leadership, topics
-from barnabas.core.metadata.image import PartitionState
 from barnabas.core.replica import leader as leading
 from barnabas.core.replica.follower import Action, FetchAnswer, Follower, Truncate
 from barnabas.core.replica.leader import Leader
@@ -36,8 +35,8 @@ def _nobody(*_arguments: object, **_named: object) -> tuple[int, ...]:
     return ()
 
 
-def _first_of_all(after: PartitionState, *_arguments: object, **_named: object) -> int:
-    return after.replicas[0]
+def _first_of_all(draft: electing._Draft, *_arguments: object, **_named: object) -> int:
+    return draft.replicas[0]
 
 
 def _begin_at_watermark(follower: Follower, **known: object) -> None:

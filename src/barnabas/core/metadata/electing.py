@@ -112,108 +112,119 @@ def changed(
 
     `may_lead` says which nodes are active, if that differs from the image: a node may be about to stop or start.
     """
-    after = msgspec.structs.replace(
-        state, **{name: value for name in _GIVEN if (value := getattr(change, name)) is not None}
+    draft = _Draft(state, change)
+    _finish_reassignment(draft)
+    _settle_elr(image, state, draft, change, rules)
+    _elect(image, draft, change, rules, image.is_active if may_lead is None else may_lead)
+    _remember_leader(state, draft)
+    is_new_epoch = draft.leader != state.leader or not set(state.replicas) <= set(draft.replicas)
+    after = PartitionRecord(
+        state.topic_id,
+        state.partition,
+        draft.replicas,
+        draft.isr,
+        draft.leader,
+        state.leader_epoch + is_new_epoch,
+        state.partition_epoch,
+        draft.elr,
+        draft.last_known_elr,
+        draft.recovery_state,
+        draft.adding,
+        draft.removing,
     )
-    if change.lost:
-        after = msgspec.structs.replace(after, isr=_without(after.isr, change.lost))
-    after = _with_finished_reassignment(after)
-    after = _with_elr(image, state, after, change, rules)
-    after = _with_leader(image, after, change, rules, image.is_active if may_lead is None else may_lead)
-    after = _with_last_known(state, after)
     if after == state:
         return None
-    is_new_epoch = after.leader != state.leader or not set(state.replicas) <= set(after.replicas)
-    return msgspec.structs.replace(
-        after, leader_epoch=state.leader_epoch + is_new_epoch, partition_epoch=state.partition_epoch + 1
-    )
+    return msgspec.structs.replace(after, partition_epoch=state.partition_epoch + 1)
 
 
-_GIVEN: Final = ("isr", "replicas", "adding", "removing", "recovery_state")
+class _Draft:
+    """A partition while it is being changed. Many may change at once, when a broker stops: so it is one object, not one
+    for each step.
+    """
+
+    __slots__ = ("adding", "elr", "isr", "last_known_elr", "leader", "recovery_state", "removing", "replicas")
+
+    def __init__(self, state: PartitionState, change: Change) -> None:
+        isr = state.isr if change.isr is None else change.isr
+        self.isr = without_nodes(isr, change.lost) if change.lost else isr
+        self.replicas = state.replicas if change.replicas is None else change.replicas
+        self.adding = state.adding if change.adding is None else change.adding
+        self.removing = state.removing if change.removing is None else change.removing
+        self.recovery_state = state.recovery_state if change.recovery_state is None else change.recovery_state
+        self.elr, self.last_known_elr, self.leader = state.elr, state.last_known_elr, state.leader
+
+    def needed_in_sync(self, rules: ElectionRules) -> int:
+        """How many have to be in sync: `min.insync.replicas`, or all replicas if those are fewer."""
+        return min(rules.min_insync_replicas, len(self.replicas))
 
 
-def _without(nodes: Collection[int], others: Collection[int]) -> tuple[int, ...]:
-    return tuple(node for node in nodes if node not in others)
+def without_nodes(nodes: Collection[int], others: Collection[int]) -> tuple[int, ...]:
+    """The nodes that are not among the others."""
+    return tuple([node for node in nodes if node not in others])
 
 
-def needed_in_sync(state: PartitionState, rules: ElectionRules) -> int:
-    """How many have to be in sync: `min.insync.replicas`, or all replicas if those are fewer."""
-    return min(rules.min_insync_replicas, len(state.replicas))
-
-
-def _with_finished_reassignment(after: PartitionState) -> PartitionState:
+def _finish_reassignment(draft: _Draft) -> None:
     """End a reassignment that is done: the target is in place.
 
     It is done when all replicas that were added are in sync. If the partition ends with fewer replicas than it had, all
     that stay must be in sync: those that go may be the only ones that have everything.
     """
-    if not after.is_being_reassigned:
-        return after
-    isr, target = _without(after.isr, after.removing), _without(after.replicas, after.removing)
-    needed = target if len(after.removing) > len(after.adding) else after.adding
-    if not isr or not set(needed) <= set(isr):
-        return after
-    return msgspec.structs.replace(after, isr=isr, replicas=target, adding=(), removing=())
+    if not draft.adding and not draft.removing:
+        return
+    isr, target = without_nodes(draft.isr, draft.removing), without_nodes(draft.replicas, draft.removing)
+    needed = target if len(draft.removing) > len(draft.adding) else draft.adding
+    if isr and set(needed) <= set(isr):
+        draft.isr, draft.replicas, draft.adding, draft.removing = isr, target, (), ()
 
 
-def _with_elr(
-    image: Image, state: PartitionState, after: PartitionState, change: Change, rules: ElectionRules
-) -> PartitionState:
+def _settle_elr(image: Image, state: PartitionState, draft: _Draft, change: Change, rules: ElectionRules) -> None:
     """The ELR that goes with the new ISR."""
-    if len(after.isr) >= needed_in_sync(after, rules):
-        return msgspec.structs.replace(after, elr=())
+    if len(draft.isr) >= draft.needed_in_sync(rules):
+        draft.elr = ()
     # A partition that has an ELR goes by its rules to the end, though they may be switched off by now.
-    if len(after.replicas) == 1 or not (has_elr(image) or state.elr or not state.isr):
-        return msgspec.structs.replace(after, isr=after.isr or state.isr)  # the last one in sync stays
-    had = sorted({*state.elr, *state.isr}, key=_order_in(after.replicas))
-    elr = tuple(node for node in had if node in after.replicas and node not in after.isr and node not in change.lost)
-    return msgspec.structs.replace(after, elr=elr)
+    elif len(draft.replicas) == 1 or not (has_elr(image) or state.elr or not state.isr):
+        draft.isr = draft.isr or state.isr  # the last one in sync stays
+    else:
+        had = {*state.elr, *state.isr} - {*draft.isr, *change.lost}
+        draft.elr = tuple(node for node in draft.replicas if node in had)
 
 
-def _order_in(replicas: tuple[int, ...]) -> Callable[[int], int]:
-    places = {node: place for place, node in enumerate(replicas)}
-    return lambda node: places.get(node, len(places))
-
-
-def _with_leader(
-    image: Image, after: PartitionState, change: Change, rules: ElectionRules, may_lead: Callable[[int], bool]
-) -> PartitionState:
+def _elect(image: Image, draft: _Draft, change: Change, rules: ElectionRules, may_lead: Callable[[int], bool]) -> None:
     """Elect a leader, if the one that is there cannot lead on or another is asked for."""
-    eligible = after.isr or after.elr
-    wanted = (*(() if change.leader is None else (change.leader,)), after.leader, *after.replicas)
-    for node in wanted:
+    eligible = draft.isr or draft.elr
+    asked = () if change.leader is None else (change.leader,)
+    for node in (*asked, draft.leader, *draft.replicas):
         if node in eligible and may_lead(node):
-            if node in after.isr:
-                return msgspec.structs.replace(after, leader=node)
-            elr = () if needed_in_sync(after, rules) <= 1 else _without(after.elr, (node,))
-            return msgspec.structs.replace(after, leader=node, isr=(node,), elr=elr)
-    node = _unclean_leader(after, may_lead, may_be_any=rules.may_be_unclean or change.is_unclean)
-    if node == NO_LEADER:
-        return msgspec.structs.replace(after, leader=NO_LEADER)
-    recovery_state = RECOVERING if level_of(image) >= SEVERAL_REPLICAS else after.recovery_state
-    return msgspec.structs.replace(after, leader=node, isr=(node,), elr=(), recovery_state=recovery_state)
+            draft.leader = node
+            if node not in draft.isr:
+                draft.isr = (node,)
+                draft.elr = () if draft.needed_in_sync(rules) <= 1 else without_nodes(draft.elr, draft.isr)
+            return
+    draft.leader = _unclean_leader(draft, may_lead, may_be_any=rules.may_be_unclean or change.is_unclean)
+    if draft.leader != NO_LEADER:
+        draft.isr, draft.elr = (draft.leader,), ()
+        if level_of(image) >= SEVERAL_REPLICAS:
+            draft.recovery_state = RECOVERING
 
 
-def _unclean_leader(after: PartitionState, may_lead: Callable[[int], bool], *, may_be_any: bool) -> int:
+def _unclean_leader(draft: _Draft, may_lead: Callable[[int], bool], *, may_be_any: bool) -> int:
     """The leader when nobody has everything for certain: the one that was lost last, or any."""
-    if not after.isr and not after.elr:
+    if not draft.isr and not draft.elr:
+        last = draft.last_known_elr if draft.leader == NO_LEADER else (draft.leader,)
         # An active one alone (KAFKA-19522): a fenced leader would be deposed at once, and again, and again.
-        known = after.last_known_elr if len(after.last_known_elr) == 1 else ()
-        last = known or ((after.leader,) if after.leader != NO_LEADER else ())
-        for node in last:
-            if node in after.replicas and may_lead(node):
-                return node
-    return next((node for node in after.replicas if may_be_any and may_lead(node)), NO_LEADER)
+        if len(last) == 1 and last[0] in draft.replicas and may_lead(last[0]):
+            return last[0]
+    return next((node for node in draft.replicas if may_be_any and may_lead(node)), NO_LEADER)
 
 
-def _with_last_known(state: PartitionState, after: PartitionState) -> PartitionState:
+def _remember_leader(state: PartitionState, draft: _Draft) -> None:
     """Remember the last leader of a partition that has none, as long as it has none."""
-    known = after.last_known_elr
-    if after.leader != NO_LEADER:
+    known = draft.last_known_elr
+    if draft.leader != NO_LEADER:
         known = ()
-    elif not after.isr and state.leader != NO_LEADER:
+    elif not draft.isr and state.leader != NO_LEADER:
         known = (state.leader,)
-    return msgspec.structs.replace(after, last_known_elr=tuple(node for node in known if node in after.replicas))
+    draft.last_known_elr = tuple(node for node in known if node in draft.replicas) if known else ()
 
 
 def without_elr(topic: Topic) -> list[PartitionRecord]:

@@ -10,10 +10,10 @@ gets new leader epochs, under which the records that it did lose are told from t
 comes with another data directory it has lost everything (decision 18).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 
-from barnabas.core.metadata.electing import Change, ElectionRules, RulesOf, changed, rules_of
+from barnabas.core.metadata.electing import Change, ElectionRules, RulesOf, changed, rules_of, without_nodes
 from barnabas.core.metadata.image import Image, PartitionState, Topic
 from barnabas.core.metadata.records import NO_LEADER, PartitionRecord
 
@@ -34,16 +34,15 @@ def without(
     def may_lead(node: int) -> bool:
         return node != node_id and image.is_active(node)
 
-    for topic, state in _partitions(image):
-        if not _involves(state, node_id, with_elr=loss is not Loss.NOTHING):
-            continue
+    for topic in image.topics.values():
         settings = rules(image, topic)
         lost = _lost(node_id, settings, loss)
-        isr = tuple(each for each in state.isr if each != node_id)
-        if state.leader == node_id or isr != state.isr or lost:
-            after = changed(image, state, Change(isr=isr, lost=lost), rules=settings, may_lead=may_lead)
-            if after is not None:
-                yield after
+        for state in topic.partitions.values():
+            if _involves(state, node_id, with_elr=bool(lost)):
+                isr = without_nodes(state.isr, (node_id,))
+                after = changed(image, state, Change(isr=isr, lost=lost), rules=settings, may_lead=may_lead)
+                if after is not None:
+                    yield after
 
 
 def _lost(node_id: int, settings: ElectionRules, loss: Loss) -> tuple[int, ...]:
@@ -56,12 +55,7 @@ def with_node(image: Image, node_id: int, *, rules: RulesOf = rules_of) -> Itera
     """Every partition without a leader that has one when this node is active again."""
     for topic, state in _partitions(image):
         if state.leader == NO_LEADER and node_id in state.replicas:
-            after = changed(
-                image,
-                state,
-                rules=rules(image, topic),
-                may_lead=lambda node: node == node_id or image.is_active(node),
-            )
+            after = changed(image, state, rules=rules(image, topic), may_lead=_active_with(image, node_id))
             if after is not None:
                 yield after
 
@@ -73,15 +67,15 @@ def forgetting(image: Image, node_id: int, *, loss: Loss, rules: RulesOf = rules
     for topic, state in _partitions(image):
         if len(state.replicas) > 1 and _involves(state, node_id, with_elr=True):
             settings = rules(image, topic)
-            after = changed(
-                image,
-                state,
-                Change(lost=_lost(node_id, settings, loss)),
-                rules=settings,
-                may_lead=lambda node: node == node_id or image.is_active(node),
-            )
+            lost = Change(lost=_lost(node_id, settings, loss))
+            after = changed(image, state, lost, rules=settings, may_lead=_active_with(image, node_id))
             if after is not None:
                 yield after
+
+
+def _active_with(image: Image, node_id: int) -> Callable[[int], bool]:
+    """Which nodes are active, when this one is, too."""
+    return lambda node: node == node_id or image.is_active(node)
 
 
 def leads(image: Image, node_id: int) -> bool:

@@ -15,7 +15,8 @@ watermark is never wanted by a leader that was elected cleanly; it is done, and 
 epoch) is ignored: it may be about records that are no longer there (KAFKA-18991). Nothing but the divergence is taken
 from a diverging answer: its watermark is about other records than ours (KAFKA-14704).
 
-All of this is of one leader epoch. When another begins, this object goes; the log and the watermark are handed on.
+All of this is of one leader epoch. When another begins, this object goes, as soon as an action under way is done; the
+log and the watermark are handed on.
 
 Invariants: at most one action is under way, and no fetch meanwhile; start <= high watermark <= end, durable end <= end;
 the watermark goes back only with a truncation below it.
