@@ -117,14 +117,13 @@ def changed(
     _settle_elr(image, state, draft, change, rules)
     _elect(image, draft, change, rules, image.is_active if may_lead is None else may_lead)
     _remember_leader(state, draft)
-    is_new_epoch = draft.leader != state.leader or not set(state.replicas) <= set(draft.replicas)
     after = PartitionRecord(
         state.topic_id,
         state.partition,
         draft.replicas,
         draft.isr,
         draft.leader,
-        state.leader_epoch + is_new_epoch,
+        state.leader_epoch + _begins_epoch(state, draft),
         state.partition_epoch,
         draft.elr,
         draft.last_known_elr,
@@ -135,6 +134,13 @@ def changed(
     if after == state:
         return None
     return msgspec.structs.replace(after, partition_epoch=state.partition_epoch + 1)
+
+
+def _begins_epoch(state: PartitionState, draft: "_Draft") -> bool:
+    """Whether a leader epoch begins: with another leader, and when a replica is removed. A removed one deletes its log,
+    and may be added again; the leader must forget how far it was.
+    """
+    return draft.leader != state.leader or not set(state.replicas) <= set(draft.replicas)
 
 
 class _Draft:

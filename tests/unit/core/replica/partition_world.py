@@ -4,6 +4,7 @@ Messages travel when they are told to, and may be lost. A node hears of the meta
 synced. After every step `check` compares what must hold with what is: the invariants of a replicated log.
 """
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from barnabas.core.errors import BarnabasError, FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRange
@@ -11,6 +12,7 @@ from barnabas.core.metadata import Image, NewTopic, create_topic
 from barnabas.core.metadata.brokers import Heartbeat, Registration, fence, heartbeat, register
 from barnabas.core.metadata.image import PartitionState
 from barnabas.core.metadata.isr import IsrChange, alter_partitions
+from barnabas.core.metadata.reassignments import alter
 from barnabas.core.metadata.records import MIN_INSYNC_REPLICAS, NO_LEADER, Endpoint, MetadataRecord
 from barnabas.core.replica.follower import (
     Action,
@@ -46,7 +48,7 @@ SERVED = 2  # records in an answer
 class World:
     """The cluster, and what is known to be true about it."""
 
-    def __init__(self, nodes: int = 3, *, min_insync_replicas: int = 2) -> None:
+    def __init__(self, nodes: int = 3, *, min_insync_replicas: int = 2, replicas: int | None = None) -> None:
         self.image = Image()
         self.nodes = {node_id: Node(node_id, Disk()) for node_id in range(1, nodes + 1)}
         self.mail: list[Mail] = []
@@ -60,11 +62,11 @@ class World:
         for node in self.nodes.values():
             self._register(node)
         topic = NewTopic(
-            "t", assignments={0: tuple(self.nodes)}, configs={MIN_INSYNC_REPLICAS: str(min_insync_replicas)}
+            "t", assignments={0: tuple(self.nodes)[:replicas]}, configs={MIN_INSYNC_REPLICAS: str(min_insync_replicas)}
         )
         for node_id in self.nodes:
             self._beat(node_id)
-        self.min_insync_replicas = min(min_insync_replicas, nodes)
+        self.min_insync_replicas = min_insync_replicas
         self._commit(create_topic(self.image, topic, topic_id=TOPIC).records)
         for node_id in self.nodes:
             self.hear(node_id)
@@ -114,6 +116,10 @@ class World:
         if self.nodes[node_id].is_up and self.image.nodes[node_id].is_fenced:
             self._beat(node_id)
 
+    def move(self, target: Sequence[int] | None) -> None:
+        """Move the partition to these nodes; None cancels."""
+        self._commit(alter(self.image, "t", 0, target).records)
+
     # Nodes
 
     def crash(self, node_id: int) -> None:
@@ -140,12 +146,13 @@ class World:
         self.restart(node_id)
 
     def hear(self, node_id: int, versions: int = 1_000_000) -> None:
-        """A node hears of the next versions of the metadata, and takes its role."""
+        """A node catches up by so many versions of the metadata, and takes its role in the last of them."""
         node = self.nodes[node_id]
         if node.is_up:
-            for view in self.views[node.known :][:versions]:
-                node.known += 1
-                self._take_role(node, view)
+            known = min(node.known + versions, len(self.views))
+            if known > node.known:
+                node.known = known
+                self._take_role(node, self.views[known - 1])
 
     def _take_role(self, node: Node, view: View) -> None:
         state, role, disk = view.state, node.role, node.disk
@@ -157,6 +164,8 @@ class World:
                 isr=state.isr, replicas=state.replicas, partition_epoch=state.partition_epoch, now_ms=self.now_ms
             )
             self._settle(node, role)
+        elif node.node_id not in state.replicas:
+            self._delete_log(node)
         elif state.leader in (NO_LEADER, node.node_id):
             node.role, node.writes = None, []
         elif not isinstance(role, Follower) or role.epoch != state.leader_epoch:
@@ -169,6 +178,11 @@ class World:
                 durable_end_offset=disk.durable_end,
                 high_watermark=node.high_watermark,
             )
+
+    def _delete_log(self, node: Node) -> None:
+        """The partition has moved away from a node."""
+        node.replaced.append(node.disk)
+        node.disk, node.high_watermark, node.role, node.writes = Disk(), 0, None, []
 
     def _new_leader(self, node: Node, state: PartitionState) -> Leader:
         disk = node.disk
@@ -234,7 +248,8 @@ class World:
                 for other in self.nodes.values()
                 if any(holds(disk, write.end_offset - 1, entry) for disk in (other.disk, *other.replaced))
             ]
-            assert len(holders) >= self.min_insync_replicas, f"{write} is acknowledged and on {len(holders)} disks"
+            needed = min(self.min_insync_replicas, len(leader._followers) + 1)
+            assert len(holders) >= needed, f"{write} is acknowledged and on {len(holders)} disks"
 
     # Messages
 
@@ -402,8 +417,10 @@ class World:
                 self.sync(node_id)
             self.check()
         assert self.state.leader != NO_LEADER, "nobody leads"
-        assert set(self.state.isr) == set(self.nodes), f"{self.state.isr} are in sync"
-        ends = {(node.disk.end, node.high_watermark) for node in self.nodes.values()}
+        assert not self.state.is_being_reassigned, "a move does not end"
+        assert set(self.state.isr) == set(self.state.replicas), f"{self.state.isr} are in sync"
+        replicas = [self.nodes[node_id] for node_id in self.state.replicas]
+        ends = {(node.disk.end, node.high_watermark) for node in replicas}
         assert len(ends) == 1, f"logs end at {sorted(ends)}"
         assert all(end == high_watermark for end, high_watermark in ends)
         self.check()

@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from barnabas.core.metadata import isr, leadership
+from barnabas.core.metadata import electing, isr, leadership
+from barnabas.core.metadata.image import PartitionState
 from barnabas.core.replica import leader as leading
 from barnabas.core.replica.follower import Action, FetchAnswer, Follower, Truncate
 from barnabas.core.replica.leader import Leader
@@ -18,6 +19,7 @@ from tests.unit.core.replica.partition_world import World
 
 STEPS = list(steps())
 FAULTS = ("lose", "wait", "crash", "replace disk", "fence", "delete")
+MOVES = ("move", "cancel")
 
 
 class PartitionMachine(RuleBasedStateMachine):
@@ -25,7 +27,7 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @initialize(nodes=st.integers(3, 5), min_insync_replicas=st.integers(1, 3))
     def start(self, nodes: int, min_insync_replicas: int) -> None:
-        self.world = World(nodes, min_insync_replicas=min_insync_replicas)
+        self.world = World(nodes, min_insync_replicas=min_insync_replicas, replicas=3)
 
     @rule(name=st.sampled_from([name for name, weight, _ in STEPS for _ in range(weight)]), which=st.integers(0, 30))
     def happen(self, name: str, which: int) -> None:
@@ -53,9 +55,12 @@ test_any_order_of_steps_keeps_what_was_acknowledged = PartitionMachine.TestCase
 def play(seed: int, *, length: int = 400) -> World:
     """One random history, healed at the end."""
     dice = random.Random(seed)
-    world = World(dice.randint(3, 5), min_insync_replicas=dice.randint(1, 3))
+    world = World(dice.randint(3, 5), min_insync_replicas=dice.randint(1, 3), replicas=dice.randint(2, 3))
     calm = dice.choice((1, 3, 10))
-    weights = [weight / calm if name in FAULTS else weight for name, weight, _ in STEPS]
+    moves = dice.choice((0, 1, 3))
+    weights = [
+        weight * moves if name in MOVES else weight / calm if name in FAULTS else weight for name, weight, _ in STEPS
+    ]
     chosen = dice.choices([do for _, _, do in STEPS], weights=weights, k=length)
     for do in chosen:
         do(world, dice.randrange(60))
@@ -125,6 +130,17 @@ def _nobody(*_arguments: object) -> tuple[int, ...]:
     return ()
 
 
+def _only_with_a_leader(state: PartitionState, draft: electing._Draft) -> bool:
+    return draft.leader != state.leader
+
+
+def _finish_at_once(draft: electing._Draft) -> None:
+    target = tuple(node for node in draft.replicas if node not in draft.removing)
+    if set(draft.isr) & set(target):
+        draft.isr = draft.replicas = target
+        draft.adding = draft.removing = ()
+
+
 def _committed_isr_only(leader: Leader) -> None:
     leader._maximal = frozenset(leader.isr)
 
@@ -141,7 +157,8 @@ PLANTED: list[tuple[str, Sequence[tuple[object, str, Callable[..., object]]]]] =
     ("acknowledged by the leader alone", [(Leader, "_advance", _only_own_disk)]),
     ("acknowledged before the follower has synced", [(Follower, "note_appended", _append_counts)]),
     ("answers of old epochs and requests taken", [(Follower, "receive", _receive_anything)]),
-    ("partition epoch unchecked", [(isr, "_check_epochs", _no_check)]),
+    ("a replica is removed within a leader epoch", [(electing, "_begins_epoch", _only_with_a_leader)]),
+    ("a move ends before the copies are whole", [(electing, "_finish_reassignment", _finish_at_once)]),
     ("the proposed ISR does not count", [(Leader, "_settle_maximal", _committed_isr_only)]),
 ]
 
