@@ -24,7 +24,7 @@ from barnabas.core.records.batch import Codec
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.wire.apis import APIS, DESCRIBE_TRANSACTIONS, FETCH, PRODUCE, Api
 from barnabas.wire.produce import read_produce
-from tests.support.served import SERVED, SERVED_APIS, versions_of
+from tests.support.served import CLIENT_APIS, SERVED, versions_of
 from tests.system.running import Client, RunningNode, create_topic, read_answer
 from tests.unit.edge.kafka.calling import frame_of
 from tests.unit.wire.kio_values import encode, requests
@@ -36,7 +36,7 @@ FUZZ = settings(
     phases=[Phase.reuse, Phase.generate, Phase.shrink],
 )
 SHORT_WAIT_S = 0.3
-BY_API = pytest.mark.parametrize("api", SERVED_APIS, ids=lambda api: api.name)
+BY_API = pytest.mark.parametrize("api", CLIENT_APIS, ids=lambda api: api.name)
 BATCHES = st.builds(
     lambda count, codec, fields, key: bytes(
         encode_batch([Record(n, 1, key, b"v" * n) for n in range(count)], codec=codec, **fields)

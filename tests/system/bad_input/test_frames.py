@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.wire.apis import CREATE_TOPICS, FETCH, METADATA, PRODUCE, Api
 from barnabas.wire.frame import write_uvarint
-from tests.support.served import SERVED_APIS, versions_of
+from tests.support.served import CLIENT_APIS, versions_of
 from tests.system.bad_input.serving import FRAME_LIMIT, MIB, Server, answered_or_closed, honest_client
 from tests.system.running import Client, running
 from tests.unit.edge.kafka.calling import frame_of
@@ -36,7 +36,7 @@ def test_claims_of_large_frames_take_neither_memory_nor_the_turn_of_others(serve
             client.socket.close()
 
 
-@pytest.mark.parametrize("api", SERVED_APIS, ids=lambda api: api.name)
+@pytest.mark.parametrize("api", CLIENT_APIS, ids=lambda api: api.name)
 def test_bodies_of_one_repeated_pattern_are_answered_or_refused(server: Server, api: Api) -> None:
     patterns = [
         b"\x00",
