@@ -34,8 +34,8 @@ def small_pieces(*, is_small: bool) -> Iterator[None]:
     """Have commits take several batches, and fetches bring a part of one: what otherwise only huge topics do."""
     with pytest.MonkeyPatch.context() as patch:
         if is_small:
-            patch.setattr(commits, "MAX_BATCH_BYTES", 400)
-            patch.setattr(exchange, "MAX_FETCH_BYTES", 600)
+            patch.setattr(commits, "MAX_BATCH_BYTES", 150)
+            patch.setattr(exchange, "MAX_FETCH_BYTES", 150)
         yield
 
 

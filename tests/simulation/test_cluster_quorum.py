@@ -34,7 +34,6 @@ EVENTS = (
     "break_disk",
     "jump",
     "voters changed",
-    "snapshot fetched",
 )
 
 
