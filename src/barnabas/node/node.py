@@ -77,20 +77,17 @@ class Node:
         """Serve until `stop`; calls back once clients can connect."""
         max_open_files = MOST_FILES if self._shares is None else self._shares.files
         data_dir, meta = open_data_dir(self._ports.disk, self.config, self._ports.dice, max_open_files=max_open_files)
+        watch = self._watch(data_dir)  # from now on what happens to the disk is in the log
         logs = Logs(data_dir)
         logs.flusher = Flusher(self._ports.threads.syncs, listener=logs)
         async with asyncio.TaskGroup() as tasks:
             metadata = self._open_metadata(data_dir, meta)
+            watch.before_room = metadata.write_assumed
             neighbours = self._neighbours(metadata, tasks)
             broker = self._build(metadata, logs, neighbours)
             server = KafkaServer(broker)
             connections = Connections(server, _limits(broker.live.current), tasks)
-            try:
-                endpoints = await self._take_addresses(connections)
-            except AddressNotAvailable:
-                await connections.close(grace_s=0)  # gives back those that were free
-                data_dir.give_back()
-                raise
+            endpoints = await self._take_addresses(connections, data_dir)
             flushing = tasks.create_task(logs.flusher.run())
             work: list[asyncio.Task[None]] = []
             maintenance, maintaining = self._maintenance(broker), None
@@ -102,9 +99,10 @@ class Node:
                 if await self._unless_stopped(self._join(broker, endpoints, data_dir)):
                     self._follow_settings(broker, connections, maintenance)
                     _report(broker, server, connections, maintenance)
-                    work += await self._begin_work(broker, tasks)
+                    await watch.look_now()  # before the first write, not a second after it
+                    work += [tasks.create_task(watch.run()), *self._begin_work(broker, tasks)]
                     maintaining = tasks.create_task(maintenance.run())
-                    await self._let_clients_in(broker, connections)
+                    work += await self._let_clients_in(broker, connections)
                     self.broker = broker
                     on_ready(self)
                     await self._stop.wait()
@@ -165,32 +163,33 @@ class Node:
         assert broker.quorum is not None
         broker.membership.wants_fence = True
         await broker.membership.start(endpoints, cluster_id=broker.quorum.cluster_id, was_clean=data_dir.was_clean)
-        await broker.metadata.wait_applied(broker.membership.epoch + 1)
+        while not broker.membership.is_applied:
+            epoch, applied_offset = broker.membership.epoch, broker.metadata.applied_offset
+            await broker.metadata.wait_applied(max(epoch, applied_offset) + 1)
         await self._open_logs(broker, data_dir)
 
-    async def _begin_work(self, broker: Broker, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Begin all that goes on beside the requests of clients."""
-        watch = self._watch(broker)
-        await watch.look_now()  # before the first write, not a second after it
-        work = [tasks.create_task(watch.run())]
-        if self.config.quorum.is_broker:
-            broker.groups.start(tasks)
-            broker.transactions.start(tasks)
-            assert broker.membership is not None
-            work += [
-                tasks.create_task(broker.membership.run()),
-                tasks.create_task(broker.produce.record_checks.run()),
-                tasks.create_task(broker.groups.run_expiry()),
-                tasks.create_task(broker.transactions.run_expiry()),
-            ]
-        return work
+    def _begin_work(self, broker: Broker, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Begin all that a broker does beside the requests of clients."""
+        if not self.config.quorum.is_broker:
+            return []
+        broker.groups.start(tasks)
+        broker.transactions.start(tasks)
+        return [
+            tasks.create_task(broker.produce.record_checks.run()),
+            tasks.create_task(broker.groups.run_expiry()),
+            tasks.create_task(broker.transactions.run_expiry()),
+        ]
 
-    async def _let_clients_in(self, broker: Broker, connections: Connections) -> None:
+    async def _let_clients_in(self, broker: Broker, connections: Connections) -> list[asyncio.Task[None]]:
+        """Serve clients, and have the controller send them here: from now on by heartbeats."""
         await connections.serve()
-        if self.config.quorum.is_broker:
-            assert broker.membership is not None
-            broker.membership.ready()
-            await self._unless_stopped(broker.membership.wait_unfenced())
+        if not self.config.quorum.is_broker:
+            return []
+        assert broker.membership is not None
+        broker.membership.ready()
+        beating = connections.tasks.create_task(broker.membership.run())
+        await self._unless_stopped(broker.membership.wait_unfenced())
+        return [beating]
 
     # Stopping
 
@@ -214,10 +213,8 @@ class Node:
         )
         return msgspec.structs.replace(config, max_connections=self._shares.connections)
 
-    def _watch(self, broker: Broker) -> DiskWatch:
-        data_dir, metadata = broker.logs.data_dir, broker.metadata
-        assert isinstance(metadata, MetadataLog)
-        watch = DiskWatch(
+    def _watch(self, data_dir: DataDir) -> DiskWatch:
+        return DiskWatch(
             self._ports.disk,
             data_dir.health,
             self._ports.threads.background,
@@ -225,8 +222,6 @@ class Node:
             present=f"{data_dir.path}/{METADATA_PARTITION}",
             reserve_bytes=self.config.log_dir_reserve_bytes,
         )
-        watch.before_room = metadata.write_assumed
-        return watch
 
     def _open_metadata(self, data_dir: DataDir, meta: MetaProperties) -> MetadataLog:
         ports, config, place = self._ports, self.config, place_of(self.config)
@@ -271,8 +266,16 @@ class Node:
 
         broker.live.subscribe(follow)
 
-    async def _take_addresses(self, connections: Connections) -> list[Endpoint]:
-        """Bind all listeners; returns where clients of each one for them are told to connect."""
+    async def _take_addresses(self, connections: Connections, data_dir: DataDir) -> list[Endpoint]:
+        """Bind all listeners, or none; returns where clients of each one for them are told to connect."""
+        try:
+            return await self._bind(connections)
+        except AddressNotAvailable:
+            await connections.close(grace_s=0)  # gives back those that were free
+            data_dir.give_back()
+            raise
+
+    async def _bind(self, connections: Connections) -> list[Endpoint]:
         endpoints: list[Endpoint] = []
         for listener in self.config.listeners:
             try:

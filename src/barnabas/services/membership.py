@@ -94,6 +94,12 @@ class Membership:
         metadata.subscribe(self._apply)
 
     @property
+    def is_applied(self) -> bool:
+        """Whether the image of this node has its registration, and so all that was decided before."""
+        own = self._metadata.image.nodes.get(self._config.node_id)
+        return own is not None and own.epoch == self.epoch
+
+    @property
     def is_fenced(self) -> bool:
         """Whether clients are kept away from it, as far as this node knows."""
         own = self._metadata.image.nodes.get(self._config.node_id)
@@ -221,14 +227,12 @@ class Membership:
 
     async def _beat(self) -> HeartbeatReply:
         self._wakeup.clear()
-        own = self._metadata.image.nodes.get(self._config.node_id)
-        is_applied = own is not None and own.epoch == self.epoch
         return await self._calls().heartbeat(
             Heartbeat(
                 node_id=self._config.node_id,
                 epoch=self.epoch,
                 metadata_offset=self._metadata.applied_offset - 1,
-                wants_fence=self.wants_fence or not is_applied,  # its registration may be behind what Raft wrote
+                wants_fence=self.wants_fence or not self.is_applied,  # its registration may be behind what Raft wrote
                 wants_shutdown=self._is_leaving,
             )
         )

@@ -128,6 +128,8 @@ class DataDir:
     def _read_topic_id(self, partition: TopicPartition) -> None:
         try:
             topic_id = read_topic_id(self._disk, f"{self.path}/{partition}")
+        except NotADirectoryError:
+            return  # whoever opens it says so
         except DamagedTopicId as damage:
             if self.checkpoints.recovery_point(partition) == 0:
                 return  # a crash came before the first sync of its records
