@@ -29,7 +29,7 @@ class Held:
     def __enter__(self) -> "Held":
         asyncio.get_running_loop().call_soon(self._turn)
         gc.disable()
-        gc.freeze()  # the simulated loop collects now and then: garbage of tests before would be counted
+        gc.freeze()  # whoever collects meanwhile finds no garbage of tests before
         self._blocks = sys.getallocatedblocks()
         sys.setprofile(self._count)
         return self
@@ -62,8 +62,8 @@ class Held:
 async def held_by(work: Callable[[], Awaitable[T]]) -> tuple[T, Held]:
     """What some work gives, and how long it held the loop.
 
-    Blocks are counted for the whole process, so a thread that a test before has left may add to those freed. Of two
-    runs the one that freed less is given.
+    Blocks are counted for the whole process, and once 76,000 were freed where it is 4,000 otherwise; nobody knows by
+    whom. So of two runs the one that freed less counts. Of the calls, which are the work's own, the most of both do.
     """
     await work()  # once before, so that schemas are loaded and caches filled
     runs = []
@@ -71,4 +71,6 @@ async def held_by(work: Callable[[], Awaitable[T]]) -> tuple[T, Held]:
         with Held() as held:
             result = await work()
         runs.append((result, held))
-    return min(runs, key=lambda run: run[1].freed)
+    result, held = min(runs, key=lambda run: run[1].freed)
+    held.longest = max(each.longest for _, each in runs)
+    return result, held
