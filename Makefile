@@ -6,7 +6,8 @@ PYTHON ?= python3
 ARGS ?=
 # Test processes: a number, auto (one more than there are cores), or 0 for a single process that pdb works in.
 WORKERS ?= auto
-IN_PROCESSES = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+# A process that a hanging test has ended is replaced once: the next is given the same test.
+IN_PROCESSES = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --max-worker-restart 1
 
 VENV := .venv
 VENV_PYTHON := $(VENV)/bin/python

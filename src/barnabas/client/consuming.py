@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from barnabas.client.closing import READER_S, close_within
 from barnabas.client.errors import RecordNotFound, Unreachable, reading_refusal, translate
 from barnabas.client.intact import Intake, Stalls, find_damage
 from barnabas.client.message import Message, from_kafka
@@ -129,7 +130,7 @@ class AssignedReader:
         self._consumer.resume([confluent_kafka.TopicPartition(*key)])
 
     def close(self) -> None:
-        self._consumer.close()
+        close_within(self._consumer, READER_S)
 
 
 class Deadline:
@@ -231,7 +232,7 @@ class RecordGetter:
     def close(self) -> None:
         with self._lock:
             for consumer in self._consumers.values():
-                consumer.close()
+                close_within(consumer, READER_S)
             self._consumers.clear()
 
 

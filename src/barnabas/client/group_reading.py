@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from barnabas.client.closing import MEMBER_S, close_within
 from barnabas.client.consuming import Deadline
 from barnabas.client.errors import translate
 from barnabas.client.intact import Intake, Stalls
@@ -102,7 +103,7 @@ class GroupReader:
         try:
             self.commit_processed()
         finally:
-            self._consumer.close()
+            close_within(self._consumer, MEMBER_S)
 
     def _poll(self, count: int, timeout_s: float) -> list[Message]:
         self._intake.check()

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import confluent_kafka
 from confluent_kafka import KafkaError
 
+from barnabas.client.closing import READER_S, close_within
 from barnabas.client.errors import translate as translate_error
 from barnabas.client.message import headers_of
 from barnabas.client.settings import Settings
@@ -93,7 +94,7 @@ class MirroredTopic:
         return {partition: self._find(partition, wanted, *bounds[partition]) for partition, wanted in offsets.items()}
 
     def close(self) -> None:
-        self._consumer.close()
+        close_within(self._consumer, READER_S)
 
     def _bounds(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
         chosen = list(partitions)
