@@ -46,3 +46,4 @@ class FetchRequest(NamedTuple):
     topics: list[tuple[str | UUID, list[FetchPartition]]]
     forgotten: list[tuple[str | UUID, list[int]]]
     uses_topic_ids: bool = False
+    replica_epoch: int = -1  # the broker epoch under which a replica is registered

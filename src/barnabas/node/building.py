@@ -7,12 +7,15 @@ from barnabas.runtime.dice import Dice
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.metadata_log import MetadataLog
 from barnabas.runtime.other_brokers import OtherBrokers
-from barnabas.services.broker import Broker
+from barnabas.runtime.replicating.fetchers import Fetchers
+from barnabas.runtime.replicating.session import Self
+from barnabas.services.broker import Broker, ReplicaParts
 from barnabas.services.controller import Controller, Formation
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.group_coordinators import GroupConfig, GroupCoordinators
 from barnabas.services.groups import GroupService
+from barnabas.services.in_sync import InSync
 from barnabas.services.markers import Markers
 from barnabas.services.membership import Membership, MembershipConfig
 from barnabas.services.produce import Produce
@@ -60,6 +63,9 @@ def build_broker(
     )
     groups = GroupService(coordinators, admission=transactions, clock=ports.clock, dice=ports.dice)
     produce = Produce(ports.clock, ports.threads.compute, logs.data_dir.health, transactions)
+    following = None if neighbours is None else _following(config, ports, metadata, logs, membership, neighbours)
+    if following is not None:
+        metadata.subscribe(following.in_sync.apply)  # before the partitions, which ask who is active
     metadata.subscribe(served.apply)
     metadata.subscribe(coordinators.apply)
     metadata.subscribe(transactions.apply)
@@ -85,6 +91,28 @@ def build_broker(
         membership=membership,
         quorum=QuorumService(metadata, None if neighbours is None else neighbours.voters),
         link=None if neighbours is None else neighbours.controller,
+        replicas=following,
+    )
+
+
+def _following(
+    config: BrokerConfig,
+    ports: Ports,
+    metadata: MetadataLog,
+    logs: Logs,
+    membership: Membership,
+    neighbours: Neighbours,
+) -> ReplicaParts:
+    settings = config.replicas
+    return ReplicaParts(
+        Fetchers(neighbours.brokers, settings, lambda: Self(config.node_id, membership.epoch)),
+        InSync(
+            logs,
+            membership,
+            ports.threads.background,
+            metadata.image,
+            max_lag_ms=settings.replica_lag_time_max_ms,
+        ),
     )
 
 

@@ -111,8 +111,7 @@ class Node:
                 broker.groups.close()  # first: members whose joins wait are told, and hold up nothing
                 broker.transactions.close()
                 await connections.close(grace_s=CLOSE_GRACE_S)
-            for task in work:
-                task.cancel()
+            _end_work(broker, work)
             maintenance.stop()
             if maintaining is not None:
                 await maintaining
@@ -167,6 +166,8 @@ class Node:
             epoch, applied_offset = broker.membership.epoch, broker.metadata.applied_offset
             await broker.metadata.wait_applied(max(epoch, applied_offset) + 1)
         await self._open_logs(broker, data_dir)
+        if broker.replicas is not None:
+            broker.served.follow_with(broker.replicas.fetchers)
 
     def _begin_work(self, broker: Broker, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Begin all that a broker does beside the requests of clients."""
@@ -175,9 +176,22 @@ class Node:
         broker.groups.start(tasks)
         broker.transactions.start(tasks)
         return [
+            *self._begin_to_replicate(broker, tasks),
             tasks.create_task(broker.produce.record_checks.run()),
             tasks.create_task(broker.groups.run_expiry()),
             tasks.create_task(broker.transactions.run_expiry()),
+        ]
+
+    def _begin_to_replicate(self, broker: Broker, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Begin to fetch what other nodes lead, and to say who is in sync with what this one leads."""
+        replicas = broker.replicas
+        if replicas is None:
+            return []
+        replicas.fetchers.start(tasks)
+        interval_s = self.config.replicas.replica_high_watermark_checkpoint_interval_ms / 1000
+        return [
+            tasks.create_task(replicas.in_sync.run()),
+            tasks.create_task(replicas.in_sync.run_checkpoints(interval_s=interval_s)),
         ]
 
     async def _let_clients_in(self, broker: Broker, connections: Connections) -> list[asyncio.Task[None]]:
@@ -309,6 +323,15 @@ class Node:
         tell_damage(broker.served, data_dir)
         hold_logs(broker.served, data_dir)
         settle_leftovers(broker.served, data_dir)
+
+
+def _end_work(broker: Broker, work: Sequence[asyncio.Task[None]]) -> None:
+    """End what is done beside the requests of clients, but for maintenance."""
+    for task in work:
+        task.cancel()
+    if broker.replicas is not None:
+        broker.replicas.fetchers.stop()
+        broker.replicas.in_sync.note_watermarks()
 
 
 def _report(broker: Broker, *parts: Reporter) -> None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.errors import BarnabasError
 from barnabas.runtime.flusher import Flusher
+from barnabas.runtime.led_replicas import LedReplicas
 from barnabas.runtime.metrics import Metrics
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Log
@@ -18,6 +19,7 @@ class Logs:
     def __init__(self, data_dir: DataDir) -> None:
         self.data_dir = data_dir
         self.partitions: dict[Log, Partition] = {}
+        self.replicas = LedReplicas()
         self.flusher: Flusher
 
     def report(self, metrics: Metrics) -> None:

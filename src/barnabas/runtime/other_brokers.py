@@ -58,7 +58,7 @@ class OtherBrokers:
             "coordinator_epoch": end.coordinator_epoch,
             "transaction_version": end.version,
         }
-        answer = await self._ask(node_id, WRITE_TXN_MARKERS.key, {"markers": [marker]}, timeout_s=timeout_s)
+        answer = await self.ask(node_id, WRITE_TXN_MARKERS.key, {"markers": [marker]}, timeout_s=timeout_s)
         return {
             TopicPartition(topic.name, each.partition_index): int(each.error_code)
             for marker in answer.markers
@@ -85,7 +85,7 @@ class OtherBrokers:
             "verify_only": not adds,
             "topics": [{"name": topic, "partitions": indexes} for topic, indexes in _by_topic(names).items()],
         }
-        answer = await self._ask(
+        answer = await self.ask(
             node_id,
             ADD_PARTITIONS_TO_TXN.key,
             {"transactions": [transaction]},
@@ -100,14 +100,23 @@ class OtherBrokers:
                     codes[TopicPartition(topic.name, each.partition_index)] = int(each.partition_error_code)
         return codes
 
-    async def _ask(self, node_id: int, api_key: int, values: Values, *, timeout_s: float, min_version: int = 0) -> Any:
+    async def ask(
+        self,
+        node_id: int,
+        api_key: int,
+        values: Values,
+        *,
+        timeout_s: float,
+        purpose: str = TRANSACTIONS,
+        min_version: int = 0,
+    ) -> Any:
         """The answer of a broker; `LeaderNotAvailable` if it is not there, a `PeerError` if it does not answer."""
         node = None if node_id == NO_LEADER else self._metadata.image.nodes.get(node_id)
         if node is None or node.is_fenced or self._peers is None:
             raise LeaderNotAvailable(f"broker {node_id} is not available")
         endpoint = node.endpoint(self._listener) if self._listener is not None else node
         peer = self._peers.at(endpoint.host, endpoint.port)
-        return await peer.call(api_key, values, timeout_s=timeout_s, purpose=TRANSACTIONS, min_version=min_version)
+        return await peer.call(api_key, values, timeout_s=timeout_s, purpose=purpose, min_version=min_version)
 
 
 def _by_topic(names: Iterable[TopicPartition]) -> dict[str, list[int]]:

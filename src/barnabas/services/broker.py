@@ -1,6 +1,7 @@
 """Everything an edge may use of a node: its state and its verbs, built by `node`."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from barnabas.core.metadata.image import Image
 from barnabas.runtime.clock import Clock
@@ -10,11 +11,13 @@ from barnabas.runtime.dice import Dice
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Threads
+from barnabas.runtime.replicating.fetchers import Fetchers
 from barnabas.services.access import Access
 from barnabas.services.controller import Controller
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.groups import GroupService
+from barnabas.services.in_sync import InSync
 from barnabas.services.markers import Markers
 from barnabas.services.membership import Membership
 from barnabas.services.produce import Produce
@@ -25,6 +28,13 @@ from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.live_config import LiveConfig
 from barnabas.services.topics import Topics
 from barnabas.services.transactions import TransactionService
+
+
+class ReplicaParts(NamedTuple):
+    """What a node with others has for partitions of several replicas."""
+
+    fetchers: Fetchers
+    in_sync: InSync
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +63,7 @@ class Broker:
     metrics: Metrics = field(default_factory=Metrics)
     quorum: QuorumService | None = None
     link: ControllerLink | None = None  # None: there is no other node, and nothing is forwarded
+    replicas: ReplicaParts | None = None  # None: there is no other node
 
     @property
     def image(self) -> Image:

@@ -9,7 +9,7 @@ are not fenced because the log is busy.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -28,6 +28,7 @@ from barnabas.core.metadata.brokers import (
 from barnabas.core.metadata.cluster import start_cluster
 from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image
+from barnabas.core.metadata.isr import IsrChange
 from barnabas.core.metadata.sessions import Sessions
 from barnabas.runtime.cluster_metadata import ClusterMetadata, Decide
 from barnabas.runtime.log_lines import get_logger
@@ -55,6 +56,12 @@ class ControllerCalls(Protocol):
 
     async def allocate_producer_ids(self, node_id: int, epoch: int) -> range:
         """A block of producer ids for a broker."""
+        ...
+
+    async def alter_partitions(
+        self, node_id: int, *, broker_epoch: int, changes: Sequence[IsrChange]
+    ) -> Sequence[object]:
+        """Change the ISRs of partitions that a broker leads; a `BarnabasError` for each that is refused."""
         ...
 
 

@@ -9,6 +9,7 @@ of the log is compared before and after a read.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.core.errors import (
     BarnabasError,
@@ -24,6 +25,7 @@ from barnabas.core.records.batch import Buffer
 from barnabas.core.replica.leader_epochs import EpochEnd
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Partition
+from barnabas.storage.log import Log
 from barnabas.storage.lookup import aborted_transactions
 from barnabas.storage.readable_segment import SegmentGone
 from barnabas.storage.reading import ReadPlan, Slice
@@ -86,6 +88,22 @@ class Fetch:
             found.aborted = _aborted(found)  # of the active segment, which has them in memory
         elif is_committed and found.plan is not None:
             found.aborted = ()  # to be looked up on a thread
+        return found
+
+    def look_for_replica(
+        self, partition: Partition, wanted: FetchPartition, replica: "Replica | None", *, max_bytes: int, is_first: bool
+    ) -> Found:
+        """The same for a replica, which gets everything up to the end of the log. `replica` says who it is, if it is to be
+        noted how far it has come: once for each request.
+        """
+        check_leader_epoch(partition, wanted.current_leader_epoch)
+        log = partition.find_log()
+        found = _look_at_nothing(partition, wanted) if log is None else _look_at_end(partition, log, wanted, max_bytes)
+        if found.diverging is None and replica is not None:
+            partition.note_fetch(replica.node_id, wanted, broker_epoch=replica.broker_epoch)
+            found.high_watermark = partition.high_watermark
+        if found.diverging is None and log is not None:
+            self._locate(found, is_first=is_first)
         return found
 
     def _locate(self, found: Found, *, is_first: bool) -> None:
@@ -166,6 +184,31 @@ class Fetch:
         if found.aborted is not None and found.size:
             found.aborted = _aborted(found)
         return size
+
+
+class Replica(NamedTuple):
+    """Who fetches to follow: a node, and the broker epoch of its registration."""
+
+    node_id: int
+    broker_epoch: int
+
+
+def _look_at_end(partition: Partition, log: Log, wanted: FetchPartition, max_bytes: int) -> Found:
+    found = Found(
+        partition=partition,
+        offset=wanted.fetch_offset,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.high_watermark,
+        log_start_offset=log.log_start_offset,
+        bound=log.end_offset,
+        max_bytes=min(wanted.max_bytes, max_bytes),
+        cuts=log.cuts,
+    )
+    if wanted.last_fetched_epoch != NO_EPOCH:
+        found.diverging = _diverging(partition, wanted)
+    if found.diverging is None:
+        log.check_readable(wanted.fetch_offset)
+    return found
 
 
 def _look_at_nothing(partition: Partition, wanted: FetchPartition) -> Found:
@@ -253,12 +296,6 @@ def check_leader_epoch(partition: Partition, epoch: int) -> None:
     if epoch < partition.leader_epoch:
         raise FencedLeaderEpoch(f"{partition.name} is led in epoch {partition.leader_epoch}; {epoch} is stale")
     raise UnknownLeaderEpoch(f"{partition.name} is led in epoch {partition.leader_epoch}; {epoch} is unknown")
-
-
-def check_replica(replica_id: int) -> None:
-    """Refuse a follower's fetch: this node has no followers. -1 is a consumer, -2 a debugging one."""
-    if replica_id >= 0:
-        raise NotLeaderOrFollower(f"node {replica_id} has no replica of this partition")
 
 
 def _diverging(partition: Partition, wanted: FetchPartition) -> EpochEnd | None:

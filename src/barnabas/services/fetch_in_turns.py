@@ -87,7 +87,7 @@ class FetchInTurns:
         elif not begun.must_wait:
             return
         self._parked[partition] = key
-        partition.wait_for_growth(self)
+        begun.wait_at(partition, self)
 
     def note_growth(self, partition: Partition) -> None:
         """A partition has grown, or is gone."""

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final, Protocol, TypeGuard
 
-from barnabas.core.access.resources import Operation
+from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.access.resources import topic as topic_resource
 from barnabas.core.errors import BarnabasError, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.core.fetched import READ_COMMITTED, FetchPartition, FetchRequest, PartitionKey
-from barnabas.runtime.partition import Partition
+from barnabas.runtime.partition import GrowthWaiter, Partition
 from barnabas.services.access import Access
-from barnabas.services.fetch import Fetch, Found, check_replica
+from barnabas.services.fetch import Fetch, Found, Replica
 from barnabas.services.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchSession, FetchSessions, goes_on
 from barnabas.services.served import ServedTopics
 from barnabas.services.session import Session
@@ -96,6 +96,7 @@ class FetchRound:
         "_size",
         "_unsynced",
         "found",
+        "is_replica",
         "partitions",
         "wanted",
     )
@@ -118,6 +119,7 @@ class FetchRound:
         self._session = session
         self._max_bytes = min(request.max_bytes, rounds.max_bytes)
         self._is_committed = request.isolation_level == READ_COMMITTED
+        self.is_replica = request.replica_id >= 0  # -1 is a consumer, -2 a debugging one
         self.wanted = wanted
         self.partitions: dict[PartitionKey, Partition] = {}
         self.found: dict[PartitionKey, Found | BarnabasError] = {}
@@ -187,14 +189,17 @@ class FetchRound:
         return self.found[key]
 
     def _look_at(self, key: PartitionKey, wanted: FetchPartition) -> None:
+        max_bytes, is_first = self._max_bytes - self._size, self._size == 0
         try:
-            found = self._fetch.look(
-                self._partition(key),
-                wanted,
-                is_committed=self._is_committed,
-                max_bytes=self._max_bytes - self._size,
-                is_first=self._size == 0,
-            )
+            if self.is_replica:
+                replica = None if key in self.partitions else self._replica
+                partition = self._partition(key)
+                found = self._fetch.look_for_replica(partition, wanted, replica, max_bytes=max_bytes, is_first=is_first)
+            else:
+                partition = self._partition(key)
+                found = self._fetch.look(
+                    partition, wanted, is_committed=self._is_committed, max_bytes=max_bytes, is_first=is_first
+                )
         except BarnabasError as error:
             self._refuse(key, error)
             return
@@ -210,11 +215,24 @@ class FetchRound:
         self.found[key] = self._refusals.setdefault(type(error), error.with_traceback(None))
         self._is_urgent = True
 
+    @property
+    def _replica(self) -> Replica:
+        return Replica(self._request.replica_id, self._request.replica_epoch)
+
+    def wait_at(self, partition: Partition, waiter: GrowthWaiter) -> None:
+        """Have somebody called when a partition has more for this request."""
+        if self.is_replica:
+            partition.wait_for_append(waiter)
+        else:
+            partition.wait_for_growth(waiter)
+
     def _partition(self, key: PartitionKey) -> Partition:
-        check_replica(self._request.replica_id)
         name = key.topic
         topic = self._served.by_name.get(name) if isinstance(name, str) else self._served.by_id.get(name)
-        if not self._access.is_open and (topic is not None or isinstance(name, str)):
+        if self.is_replica:
+            if not self._access.is_open:
+                self._access.authorize(self._client, Operation.CLUSTER_ACTION, CLUSTER)
+        elif not self._access.is_open and (topic is not None or isinstance(name, str)):
             named = str(name) if topic is None else topic.name
             self._access.authorize(self._client, Operation.READ, topic_resource(named))
         if topic is None:
@@ -267,7 +285,7 @@ class LongPoll:
 
     def _park(self) -> None:
         for partition in self._round.partitions.values():
-            partition.wait_for_growth(self)
+            self._round.wait_at(partition, self)
 
     def note_growth(self, _: Partition) -> None:
         """A partition has grown; look once for all that grew in this turn of the loop."""

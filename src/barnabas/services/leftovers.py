@@ -54,6 +54,7 @@ def settle_leftovers(served: ServedTopics, data_dir: DataDir) -> None:
 
 
 def _topic_id(served: ServedTopics, name: TopicPartition) -> UUID | None:
-    """The id of the topic that has this partition now."""
+    """The id of the topic that has a replica of this partition here now."""
     topic = served.by_name.get(name.topic)
-    return None if topic is None or name.partition not in topic.partitions else topic.topic_id
+    partition = None if topic is None else topic.partitions.get(name.partition)
+    return partition.topic_id if partition is not None and partition.is_here else None

@@ -30,6 +30,7 @@ from barnabas.core.errors import (
     UnsupportedVersion,
 )
 from barnabas.core.metadata.brokers import Heartbeat, HeartbeatReply, Registration
+from barnabas.core.metadata.isr import IsrChange
 from barnabas.core.metadata.records import Endpoint, MetadataRecord, NodeRecord
 from barnabas.runtime.cluster_metadata import ClusterMetadata
 from barnabas.runtime.log_lines import get_logger
@@ -194,6 +195,17 @@ class Membership:
         except REPLACED:
             self._wakeup.set()  # the next heartbeat registers it again
             raise
+
+    async def alter_partitions(self, changes: Sequence[IsrChange]) -> list[BarnabasError | None]:
+        """Ask for other ISRs of partitions that this broker leads, again if need be; why each is refused, if it is."""
+        try:
+            outcomes = await self._calls().alter_partitions(
+                self._config.node_id, broker_epoch=self.epoch, changes=changes
+            )
+        except REPLACED:
+            self._wakeup.set()
+            raise
+        return [each if isinstance(each, BarnabasError) else None for each in outcomes]
 
     # Heartbeats
 

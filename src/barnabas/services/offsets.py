@@ -7,6 +7,7 @@ never written to has no log, and reading creates none.
 from collections.abc import Callable
 from typing import Final
 
+from barnabas.core.errors import OffsetNotAvailable
 from barnabas.core.model import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from barnabas.runtime.partition import Partition
 from barnabas.storage.log import Log
@@ -25,9 +26,19 @@ NOT_FOUND: Final = TimedOffset(NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 Lookup = Callable[[], TimedOffset]
 
 
-def find_offset(partition: Partition, timestamp: int, *, is_committed: bool) -> TimedOffset | Lookup:
-    """The offset for a timestamp, or for one of the names above; or a function that finds it, to be run on a thread."""
+def find_offset(
+    partition: Partition, timestamp: int, *, is_committed: bool, is_replica: bool = False
+) -> TimedOffset | Lookup:
+    """The offset for a timestamp, or for one of the names above; or a function that finds it, to be run on a thread.
+
+    The latest for a replica is the end of the log. For anybody else a new leader has to know first what the one before
+    it had acknowledged, or a client might see the end go back.
+    """
     log = partition.find_log()
+    if timestamp not in (EARLIEST, EARLIEST_LOCAL) and not is_replica and not partition.knows_its_watermark:
+        raise OffsetNotAvailable(f"the leader of {partition.name} is new and does not know its high watermark yet")
+    if timestamp == LATEST and is_replica:
+        return TimedOffset(NO_TIMESTAMP, partition.end_offset, partition.leader_epoch)
     if timestamp == LATEST:
         bound = 0 if log is None else _bound(log, partition, is_committed=is_committed)
         return TimedOffset(NO_TIMESTAMP, bound, partition.leader_epoch)

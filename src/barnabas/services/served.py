@@ -5,10 +5,10 @@ when its files are removed durably: a crash in between must not give old records
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from barnabas.core.errors import StorageError, StorageExhausted, UnknownTopicId, UnknownTopicOrPartition
@@ -16,6 +16,7 @@ from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.names import is_internal
 from barnabas.core.metadata.records import (
     BROKER_RESOURCE,
+    NO_LEADER,
     TOPIC_RESOURCE,
     ConfigRecord,
     MetadataRecord,
@@ -28,6 +29,8 @@ from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Partition, Replication
+from barnabas.runtime.replicating.fetchers import Fetchers
+from barnabas.runtime.replicating.session import Place
 from barnabas.runtime.turns import pieces
 from barnabas.services.settings import TopicConfig
 from barnabas.services.settings.topic_config import opens_batches
@@ -71,6 +74,7 @@ class ServedTopics:
         self._resolve = resolve  # the settings of a topic, by its name
         self._removals: dict[str, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self._fetchers: Fetchers | None = None
         self._is_stopping = asyncio.Event()
         for topic in image.topics.values():
             self._add_topic(TopicRecord(topic.name, topic.topic_id))
@@ -79,6 +83,13 @@ class ServedTopics:
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
+
+    def follow_with(self, fetchers: Fetchers) -> None:
+        """Have what other nodes lead fetched, from now on."""
+        self._fetchers = fetchers
+        for topic in self.by_id.values():
+            for partition in topic.partitions.values():
+                self._fetch(partition)
 
     def get(self, name: str) -> ServedTopic:
         topic = self.by_name.get(name)
@@ -139,12 +150,7 @@ class ServedTopics:
     def _set_partition(self, record: PartitionRecord) -> None:
         topic, data_dir = self.by_id[record.topic_id], self._logs.data_dir
         partition = topic.partitions.get(record.partition)
-        is_here = record.leader == self._node_id
-        replication = self._alone
-        if is_here and record.replicas != replication.replicas:
-            replication = Replication(
-                self._node_id, record.replicas, record.isr, record.partition_epoch, topic.config.min_insync_replicas
-            )
+        replication = self._replication(topic, record)
         if partition is None:
             partition = topic.partitions[record.partition] = Partition(
                 TopicPartition(topic.name, record.partition),
@@ -154,12 +160,57 @@ class ServedTopics:
                 replication=replication,
                 topic_id=record.topic_id,
             )
+            self._give_role(partition, record, replication)
             if partition.name in data_dir.logs and data_dir.topic_ids.get(partition.name) == record.topic_id:
                 partition.hold_log()  # on disk before the metadata here knew of it
-        elif is_here:
+        else:
+            self._give_role(partition, record, replication)
+        self._fetch(partition)
+
+    def _replication(self, topic: ServedTopic, record: PartitionRecord) -> Replication:
+        if record.replicas == self._alone.replicas:
+            return self._alone
+        return Replication(
+            self._node_id, record.replicas, record.isr, record.partition_epoch, topic.config.min_insync_replicas
+        )
+
+    def _give_role(self, partition: Partition, record: PartitionRecord, replication: Replication) -> None:
+        if record.leader == self._node_id:
             partition.lead(record.leader_epoch, replication)
-        if not is_here:
+        elif self._node_id not in record.replicas:
+            if partition.leave(record.leader_epoch, replication):
+                self._remove_replica(partition)
+        elif record.leader == NO_LEADER:
             partition.resign(record.leader_epoch)
+        else:
+            partition.follow(record.leader_epoch, record.leader, replication)
+
+    def _fetch(self, partition: Partition) -> None:
+        """Fetch a partition from its leader, if it has another one."""
+        if self._fetchers is None or partition.topic_id is None:
+            return
+        place = Place(partition.topic_id, partition.name.partition)
+        if partition.following is None:
+            self._fetchers.leave(place)
+        else:
+            self._fetchers.follow(place, partition.following)
+
+    def _remove_replica(self, partition: Partition) -> None:
+        """Remove the files of a partition that is now on other nodes only."""
+        assert self._tasks is not None
+        what = f"the replica {partition.name}"
+        log.info("%s is removed: the partition is on other nodes now", what)
+        removal = self._remove_files(what, [partition.name], partition.topic_id)
+        self._start_removal(what, removal)
+
+    def _start_removal(self, key: str, removal: Coroutine[Any, Any, None]) -> None:
+        assert self._tasks is not None
+        task = self._removals[key] = self._tasks.create_task(removal)
+        task.add_done_callback(lambda done: self._end_removal(key, done))
+
+    def _end_removal(self, key: str, done: asyncio.Task[None]) -> None:
+        if self._removals.get(key) is done:
+            del self._removals[key]
 
     def _configure(self, name: str) -> None:
         topic = self.by_name.get(name)
@@ -173,30 +224,26 @@ class ServedTopics:
         topic = self.by_id.pop(topic_id)
         if self.by_name.get(topic.name) is topic:
             del self.by_name[topic.name]
+        names = [partition.name for partition in topic.partitions.values()]
         for partition in topic.partitions.values():
             partition.delete()
-        assert self._tasks is not None
-        self._removals[topic.name] = self._tasks.create_task(self._remove_files(topic))
+            self._fetch(partition)
+        self._start_removal(topic.name, self._remove_files(f"the deleted topic {topic.name}", names, topic.topic_id))
 
-    async def _remove_files(self, topic: ServedTopic) -> None:
-        names = [partition.name for partition in topic.partitions.values()]
+    async def _remove_files(self, what: str, names: Sequence[TopicPartition], topic_id: UUID | None) -> None:
         data_dir = self._logs.data_dir
         own: list[TopicPartition] = []
         try:
             async for some in pieces(names, per_turn=FORGOTTEN_PER_TURN):
                 # By id: the name may be that of a newer topic, whose files these are.
-                found = [each for each in some if data_dir.topic_ids.get(each) in (None, topic.topic_id)]
+                found = [each for each in some if data_dir.topic_ids.get(each) in (None, topic_id)]
                 data_dir.forget(found)
                 own += found
             for failure in await self._run_until_done(data_dir.begin_removal(own)):
-                log.warning(
-                    "files of the deleted topic %s cannot be removed (%s); remove them by hand", topic.name, failure
-                )
+                log.warning("files of %s cannot be removed (%s); remove them by hand", what, failure)
         except StorageError as error:
             # The directory is offline, and whoever uses it hears so, or the node stops. The next start goes on.
-            log.error("the files of topic %s are not removed: %s", topic.name, error)
-        finally:
-            self._removals.pop(topic.name, None)
+            log.error("the files of %s are not removed: %s", what, error)
 
     async def _run_until_done(self, remove: Callable[[], list[str]]) -> list[str]:
         """Remove files, retrying while there is no space or no descriptor; until the node stops at most."""

@@ -6,7 +6,9 @@ An offset checkpoint has a version line, a count, then ``topic partition offset`
 - recovery points: below it a log is on disk for certain, and recovery need not look;
 - log starts: below it records are deleted, even if their files still exist. Nothing else records that, and without it
   they would reappear: so there is a copy, which is read when the file itself is damaged or was removed;
-- cleaner offsets: below it a log is compacted.
+- cleaner offsets: below it a log is compacted;
+- high watermarks, of partitions with several replicas: below it every replica in sync had everything. One that is too
+  low is raised again by the replicas, so it may lag, or be lost.
 
 A recovery point that is too low costs time, one that is too high costs data. So raising one may wait for the
 next checkpoint, and lowering one (`lower_recovery_point`) is durable before it returns.
@@ -32,7 +34,15 @@ from barnabas.core.model import TopicPartition
 from barnabas.core.replica.leader_epochs import EpochStart
 from barnabas.storage import meta_properties
 from barnabas.storage.disk import Disk
-from barnabas.storage.names import CLEANER_OFFSETS, COPY, LOG_STARTS, META, RECOVERY_POINTS, parse_partition
+from barnabas.storage.names import (
+    CLEANER_OFFSETS,
+    COPY,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    META,
+    RECOVERY_POINTS,
+    parse_partition,
+)
 from barnabas.storage.small_file import ReplacedFile, read_file, replace_file
 
 VERSION = 0
@@ -54,6 +64,8 @@ class Checkpoints:
             name: OffsetFile(disk, f"{directory}/{name}", is_kept=is_kept)
             for name in (RECOVERY_POINTS, CLEANER_OFFSETS)
         }
+        # Of directories of earlier versions it is missing, and that says nothing.
+        self._files[HIGH_WATERMARKS] = OffsetFile(disk, f"{directory}/{HIGH_WATERMARKS}")
         self._files[LOG_STARTS] = OffsetFile(disk, f"{directory}/{LOG_STARTS}", is_kept=is_kept, has_copy=True)
         for name, file in self._files.items():
             if not disk.exists(f"{directory}/{name}"):
@@ -75,6 +87,7 @@ class Checkpoints:
         meanings = {
             RECOVERY_POINTS: "every log is checked in full, which may take a while",
             CLEANER_OFFSETS: "compacted logs are compacted from their start",
+            HIGH_WATERMARKS: "high watermarks rise again as the replicas fetch",
         }
         found = [f"{damage}; {meanings[name]}" for name in meanings if (damage := self._files[name].damage) is not None]
         return found if self._assumption is None else [*found, self._assumption]
@@ -115,6 +128,9 @@ class Checkpoints:
     def cleaned_to(self, partition: TopicPartition) -> int:
         return self._files[CLEANER_OFFSETS].offsets.get(partition, 0)
 
+    def high_watermark(self, partition: TopicPartition) -> int:
+        return self._files[HIGH_WATERMARKS].offsets.get(partition, 0)
+
     def set_recovery_point(self, partition: TopicPartition, offset: int) -> None:
         self._files[RECOVERY_POINTS].set(partition, offset)
 
@@ -123,6 +139,9 @@ class Checkpoints:
 
     def set_cleaned_to(self, partition: TopicPartition, offset: int) -> None:
         self._files[CLEANER_OFFSETS].set(partition, offset)
+
+    def set_high_watermark(self, partition: TopicPartition, offset: int) -> None:
+        self._files[HIGH_WATERMARKS].set(partition, offset)
 
     def lower_recovery_point(self, partition: TopicPartition, offset: int) -> None:
         """Make sure, durably, that recovery checks everything from `offset` on.
@@ -163,6 +182,10 @@ class Checkpoints:
     def begin_write_log_starts(self) -> Callable[[], None]:
         """The function that does so, on any thread."""
         return self._files[LOG_STARTS].begin_write()
+
+    def begin_write_high_watermarks(self) -> Callable[[], None]:
+        """The function that makes the high watermarks durable, on any thread."""
+        return self._files[HIGH_WATERMARKS].begin_write()
 
 
 class OffsetFile:

@@ -289,6 +289,16 @@ class DataDir:
 
         return write_guarded
 
+    def begin_watermarks(self) -> Callable[[], None]:
+        """The function that makes the noted high watermarks durable, on any thread."""
+        write = self.checkpoints.begin_write_high_watermarks()
+
+        def write_guarded() -> None:
+            with self.health.guarded():
+                write()
+
+        return write_guarded
+
     def give_back(self) -> None:
         """Mark the directory clean again if it was: for a start that is refused before anything was written."""
         if self.was_clean:

@@ -19,6 +19,7 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 COPY: Final = ".copy"  # of a checkpoint that nothing else could make again
 ACCEPT_LOSS: Final = "accept-data-loss"  # an operator's word that a log may go on without records that are missing
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 SCRUBBED_TO: Final = "scrub-offset-checkpoint"
 META: Final = "meta.properties"  # whose a data directory is; once there is one its checkpoints are always there

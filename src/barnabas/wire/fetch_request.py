@@ -28,6 +28,7 @@ _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _HEAD: Final = struct.Struct(">iiib")
 _SESSION: Final = struct.Struct(">ii")
+_REPLICA_STATE: Final = struct.Struct(">iq")
 # As they come; in the end all are: partition, current leader epoch, offset, last fetched epoch, max bytes.
 _V4: Final = struct.Struct(">iqi")
 _V5: Final = struct.Struct(">iq8xi")
@@ -144,8 +145,9 @@ class _Reader:
         if self._version >= _RACKS_FROM:
             _, position = self._read_text(position)
         max_wait_ms, min_bytes, max_bytes, isolation_level, replica_id, session_id, session_epoch = head
+        replica_epoch = -1
         if self._is_flexible:
-            replica_id, position = self._read_tags(position, replica_id)
+            replica_id, replica_epoch, position = self._read_tags(position, replica_id)
         if position > self._end:
             raise MalformedRequest("a fetch request is truncated")
         return FetchRequest(
@@ -159,6 +161,7 @@ class _Reader:
             topics,
             forgotten,
             self._version >= TOPIC_IDS_FROM,
+            replica_epoch,
         )
 
     def _read_topic_head(self, position: int) -> tuple[str | UUID, int, int]:
@@ -220,12 +223,13 @@ class _Reader:
             partition = partition._replace(flushed_offset=_INT64.unpack_from(value)[0])
         return partition, position
 
-    def _read_tags(self, position: int, replica_id: int) -> tuple[int, int]:
-        """The replica id, if a tagged field has it, and where the tagged fields end."""
+    def _read_tags(self, position: int, replica_id: int) -> tuple[int, int, int]:
+        """The replica id and its broker epoch, if a tagged field has them, and where the tagged fields end."""
+        replica_epoch = -1
         value, position = self._find_tag(position, _REPLICA_STATE_TAG)
         if value is not None and self._version >= _REPLICA_STATE_FROM:
-            (replica_id,) = _INT32.unpack_from(value)
-        return replica_id, position
+            replica_id, replica_epoch = _REPLICA_STATE.unpack_from(value)
+        return replica_id, replica_epoch, position
 
     def _find_tag(self, position: int, wanted: int) -> tuple[memoryview | None, int]:
         """The value of a tagged field, if present, and where the tagged fields end."""

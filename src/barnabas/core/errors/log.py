@@ -93,6 +93,12 @@ class ReplicaNotAvailable(BarnabasError):
     kafka_code = 9
 
 
+class OffsetNotAvailable(BarnabasError):
+    """A new leader does not know yet what was acknowledged before it led."""
+
+    kafka_code = 78
+
+
 class NotEnoughReplicas(BarnabasError):
     """Fewer replicas are in sync than `min.insync.replicas`."""
 

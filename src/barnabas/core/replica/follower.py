@@ -195,6 +195,10 @@ class Follower:
 
     # What comes in
 
+    def note_opened(self, epochs: LeaderEpochs) -> None:
+        """The log was made, with this history, which is empty yet: before, there was none."""
+        self._epochs = epochs
+
     def receive(self, fetch: Fetch, answer: FetchAnswer) -> Action:
         """The leader has answered a fetch: what to do."""
         if fetch != self._fetch:

@@ -4,7 +4,7 @@ Waiting, limits and sessions are those of the service (`services.fetch_round`). 
 request for many partitions is read and answered in turns with everything else, as it is taken
 (`services.fetch_in_turns`).
 
-Differs from Kafka: no followers and no preferred read replicas yet; a fetch by a replica id is refused.
+Differs from Kafka: no preferred read replicas yet.
 """
 
 from collections.abc import Callable, Generator

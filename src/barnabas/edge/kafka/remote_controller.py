@@ -4,18 +4,23 @@ Every request here may be repeated: a registration of the same incarnation is th
 that nobody got is lost.
 """
 
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, Final
+from uuid import UUID
 
 from barnabas.core import errors as core_errors
 from barnabas.core.errors import BarnabasError, DuplicateBrokerRegistration, InconsistentClusterId, UnsupportedVersion
 from barnabas.core.metadata.brokers import Heartbeat, HeartbeatReply, Registration
+from barnabas.core.metadata.isr import IsrChange
 from barnabas.runtime.controller_link import ControllerLink
-from barnabas.wire.apis import ALLOCATE_PRODUCER_IDS, BROKER_HEARTBEAT, BROKER_REGISTRATION
+from barnabas.wire.apis import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, BROKER_HEARTBEAT, BROKER_REGISTRATION
 from barnabas.wire.writing import Values
 
 REGISTRATION_PURPOSE: Final = "registration"
 HEARTBEAT_PURPOSE: Final = "heartbeat"
 PRODUCER_IDS_PURPOSE: Final = "producer-ids"
+PARTITIONS_PURPOSE: Final = "partitions"
 _NO_EPOCH: Final = -1
 _PLAINTEXT: Final = 0
 
@@ -34,12 +39,33 @@ _ANSWERED: Final[dict[int, type[BarnabasError]]] = {
         InconsistentClusterId,
     )
 }
+_OF_PARTITIONS: Final[dict[int, type[BarnabasError]]] = {
+    each.kafka_code: each
+    for each in (
+        core_errors.FencedLeaderEpoch,
+        core_errors.IneligibleReplica,
+        core_errors.InvalidRequest,
+        core_errors.InvalidUpdateVersion,
+        core_errors.NewLeaderElected,
+        core_errors.NotController,
+        core_errors.UnknownTopicId,
+        core_errors.UnknownTopicOrPartition,
+    )
+}
+_UNANSWERED: Final = -1
 _WHY: Final = {
     DuplicateBrokerRegistration: "another broker {node_id} is running; give this one another node.id",
     InconsistentClusterId: "the controllers are those of another cluster than this node belongs to; look at "
     "controller.quorum.bootstrap.servers, and at the data directory",
     UnsupportedVersion: "the cluster uses features that this version does not know; upgrade this node",
 }
+
+
+def _refusal(code: int) -> BarnabasError | None:
+    if code == 0:
+        return None
+    kind = _OF_PARTITIONS.get(code, core_errors.RequestTimedOut)
+    return kind(f"the controller refused with error {code}")
 
 
 class RemoteController:
@@ -88,6 +114,33 @@ class RemoteController:
         values: Values = {"broker_id": node_id, "broker_epoch": epoch}
         answer = await self._ask(ALLOCATE_PRODUCER_IDS.key, values, PRODUCER_IDS_PURPOSE, node_id)
         return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
+
+    async def alter_partitions(
+        self, node_id: int, *, broker_epoch: int, changes: Sequence[IsrChange]
+    ) -> list[BarnabasError | None]:
+        """Change the ISRs of partitions that a broker leads; why each is refused, if it is."""
+        topics: dict[UUID, list[dict[str, Any]]] = defaultdict(list)
+        for change in changes:
+            partition = {
+                "partition_index": change.partition,
+                "leader_epoch": change.leader_epoch,
+                "new_isr_with_epochs": [{"broker_id": node, "broker_epoch": epoch} for node, epoch in change.isr],
+                "leader_recovery_state": change.recovery_state,
+                "partition_epoch": change.partition_epoch,
+            }
+            topics[change.topic_id].append(partition)
+        values: Values = {
+            "broker_id": node_id,
+            "broker_epoch": broker_epoch,
+            "topics": [{"topic_id": topic_id, "partitions": some} for topic_id, some in topics.items()],
+        }
+        answer = await self._ask(ALTER_PARTITION.key, values, PARTITIONS_PURPOSE, node_id)
+        codes = {
+            (topic.topic_id, each.partition_index): int(each.error_code)
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+        return [_refusal(codes.get((change.topic_id, change.partition), _UNANSWERED)) for change in changes]
 
     async def _ask(self, api_key: int, values: Values, purpose: str, node_id: int) -> Any:
         answer = await self._link.ask(api_key, values, timeout_s=self._timeout_s, purpose=purpose, may_repeat=True)

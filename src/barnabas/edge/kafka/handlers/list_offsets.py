@@ -1,6 +1,6 @@
 """ListOffsets, versions 1 to 11: the first and the last offset of partitions, and offsets by time.
 
-Differs from Kafka: every client, including a replica or a debugging consumer, gets the offsets that consumers may read.
+Differs from Kafka: a debugging consumer gets the offsets that consumers may read.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from barnabas.core.access.resources import Operation
-from barnabas.core.errors import BarnabasError, InvalidRequest
+from barnabas.core.access.resources import CLUSTER, Operation
+from barnabas.core.errors import BarnabasError, InvalidRequest, LeaderNotAvailable, OffsetNotAvailable
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.letting_go import let_go_flat
@@ -49,6 +49,8 @@ _FROM_VERSION: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 
+_NOT_AVAILABLE_FROM: Final = 5
+
 Key = tuple[str, int]
 Outcome = TimedOffset | BarnabasError
 
@@ -56,8 +58,10 @@ Outcome = TimedOffset | BarnabasError
 @serves(LIST_OFFSETS, 1, 11)
 async def handle(broker: Broker, request: message.ListOffsetsRequest, asked: Asked) -> message.ListOffsetsResponse:
     """See the module."""
-    is_committed = request.isolation_level == _READ_COMMITTED
-    twice = await _wait_for_ends(broker, request)
+    is_committed, is_replica = request.isolation_level == _READ_COMMITTED, request.replica_id >= 0
+    if is_replica:
+        broker.access.authorize(asked.session, Operation.CLUSTER_ACTION, CLUSTER)
+    twice = await _wait_for_ends(broker, request, is_replica=is_replica)
     outcomes: dict[Key, Outcome] = {}
     lookups: dict[Key, Lookup] = {}
     async for name, partitions in _in_pieces(request):
@@ -67,7 +71,9 @@ async def handle(broker: Broker, request: message.ListOffsetsRequest, asked: Ask
                 broker.access.authorize_topic(asked.session, Operation.DESCRIBE, name)
                 if key in twice:
                     raise InvalidRequest(f"partition {wanted.partition_index} of '{name}' is named twice")
-                found = _find(broker, key, wanted, version=asked.version, is_committed=is_committed)
+                found = _find(
+                    broker, key, wanted, version=asked.version, is_committed=is_committed, is_replica=is_replica
+                )
             except BarnabasError as error:
                 outcomes[key] = error.with_traceback(None)  # which would keep this very frame, and all that is in it
                 continue
@@ -100,9 +106,9 @@ async def _in_pieces(
             left -= len(piece)
 
 
-async def _wait_for_ends(broker: Broker, request: message.ListOffsetsRequest) -> set[Key]:
-    """Wait for the sync in progress of partitions asked for more than their start, which it may change. Returns the
-    partitions named more than once.
+async def _wait_for_ends(broker: Broker, request: message.ListOffsetsRequest, *, is_replica: bool) -> set[Key]:
+    """Wait for the sync in progress of partitions asked for more than their start, which it may change. A replica does
+    not: it is what is waited for. Returns the partitions named more than once.
     """
     seen: set[Key] = set()
     twice: set[Key] = set()
@@ -118,7 +124,7 @@ async def _wait_for_ends(broker: Broker, request: message.ListOffsetsRequest) ->
             partition = there.get(each.partition_index)
             if partition is not None and partition.is_behind and _is_end(each.timestamp):
                 behind.append(partition)
-    if behind:
+    if behind and not is_replica:
         await wait_synced(behind)
     let_go_flat(seen)
     return twice
@@ -129,13 +135,24 @@ def _is_end(timestamp: int) -> bool:
 
 
 def _find(
-    broker: Broker, key: Key, wanted: message.ListOffsetsPartition, *, version: int, is_committed: bool
+    broker: Broker,
+    key: Key,
+    wanted: message.ListOffsetsPartition,
+    *,
+    version: int,
+    is_committed: bool,
+    is_replica: bool,
 ) -> TimedOffset | Lookup:
     if wanted.timestamp < 0 and version < _FROM_VERSION.get(wanted.timestamp, 2**15):
         raise UnservedVersion(f"version {version} has no timestamp {wanted.timestamp}")
     partition = broker.served.get_partition(*key)
     check_leader_epoch(partition, wanted.current_leader_epoch)
-    return find_offset(partition, wanted.timestamp, is_committed=is_committed)
+    try:
+        return find_offset(partition, wanted.timestamp, is_committed=is_committed, is_replica=is_replica)
+    except OffsetNotAvailable as refusal:
+        if version >= _NOT_AVAILABLE_FROM:
+            raise
+        raise LeaderNotAvailable(str(refusal)) from None
 
 
 async def _look_all(broker: Broker, lookups: Mapping[Key, Lookup]) -> dict[Key, Outcome]:

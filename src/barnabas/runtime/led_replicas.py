@@ -1,0 +1,47 @@
+"""The partitions led here that have other replicas: who of those nodes is active, and whose ISR may have to change.
+
+Shared by all partitions of a node. Whoever leads has its followers judged by the same clock and the same registrations.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from barnabas.core.replica.leader import DEFAULT_MAX_LAG_MS
+
+if TYPE_CHECKING:
+    from barnabas.runtime.partition import Partition
+
+
+class LedReplicas:
+    """What the leaders of a node have in common."""
+
+    __slots__ = ("active", "doubted", "is_doubted", "led", "max_lag_ms")
+
+    def __init__(self) -> None:
+        self.max_lag_ms = DEFAULT_MAX_LAG_MS
+        self.active: dict[int, int] = {}
+        """The broker epochs of all nodes that are active, by their ids. Leaders read it as it is at any time."""
+        self.led: dict[Partition, None] = {}
+        self.doubted: dict[Partition, None] = {}
+        """Those in which a follower may have caught up, or that have just begun to be led."""
+        self.is_doubted = asyncio.Event()
+
+    def add(self, partition: "Partition") -> None:
+        """A partition with other replicas is led here."""
+        self.led[partition] = None
+        self.doubt(partition)
+
+    def discard(self, partition: "Partition") -> None:
+        """A partition is no longer led here, or has no other replica any more."""
+        self.led.pop(partition, None)
+        self.doubted.pop(partition, None)
+
+    def doubt(self, partition: "Partition") -> None:
+        """Somebody should look whether the ISR of a partition is right."""
+        self.doubted[partition] = None
+        self.is_doubted.set()
+
+    @staticmethod
+    def now_ms() -> int:
+        """The time by which followers lag."""
+        return int(asyncio.get_running_loop().time() * 1000)
