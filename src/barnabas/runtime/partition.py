@@ -287,7 +287,7 @@ class Partition:
     def note_fetch(self, replica_id: int, wanted: FetchPartition, *, broker_epoch: int) -> None:
         """A follower fetches: it has everything before that offset, and says how much of it is on disk."""
         leader = self._leader
-        if leader is None:
+        if leader is None or replica_id not in self._replication.replicas:
             raise NotLeaderOrFollower(f"node {replica_id} is not a replica of {self.name}")
         end_offset, flushed_offset = wanted.fetch_offset, wanted.flushed_offset
         high_watermark = leader.note_fetch(
