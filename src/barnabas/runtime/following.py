@@ -185,8 +185,8 @@ class Following:
         follower.note_opened(held.epochs)
         if action.loses_committed:
             log.error(
-                "%s: the leader %s lacks records from offset %d on that were committed (the high watermark is %d): they are "
-                "removed here, too",
+                "%s: the leader %s lacks records from offset %d on that were committed (the high watermark is %d): they "
+                "are removed here, too",
                 partition.name,
                 self.leader_id,
                 action.end_offset if isinstance(action, Truncate) else action.start_offset,
