@@ -20,6 +20,7 @@ from barnabas.services.settings.catalogue.field import About, settings_of
 from barnabas.services.settings.catalogue.group_settings import GroupSettings
 from barnabas.services.settings.catalogue.listener import Listener, check_protocols, parse_listeners
 from barnabas.services.settings.catalogue.quorum_settings import QuorumSettings
+from barnabas.services.settings.catalogue.replica_settings import ReplicaSettings
 from barnabas.services.settings.catalogue.setting import (
     Setting,
     SettingType,
@@ -291,6 +292,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     groups: GroupSettings = GroupSettings()
     quorum: QuorumSettings = QuorumSettings()
+    replicas: ReplicaSettings = ReplicaSettings()
     transactions: TransactionSettings = TransactionSettings()
     unused: UnusedSettings = UnusedSettings()
 
@@ -383,6 +385,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 _PARTS: Final[Mapping[str, Mapping[str, Setting]]] = {
     "groups": settings_of(GroupSettings),
     "quorum": settings_of(QuorumSettings),
+    "replicas": settings_of(ReplicaSettings),
     "transactions": settings_of(TransactionSettings),
     "unused": settings_of(UnusedSettings),
 }

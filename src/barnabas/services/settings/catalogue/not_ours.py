@@ -10,7 +10,7 @@ from typing import Final
 _IGNORED: Final = """
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
-    auto.include.jmx.reporter auto.leader.rebalance.enable
+    auto.include.jmx.reporter
     broker.id.generation.enable controlled.shutdown.enable controlled.shutdown.max.retries
     controlled.shutdown.retry.backoff.ms
     controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
@@ -33,9 +33,7 @@ _IGNORED: Final = """
     group.streams.heartbeat.interval.ms group.streams.max.size group.streams.num.standby.replicas
     group.streams.session.timeout.ms
     initial.broker.registration.timeout.ms inter.broker.protocol.version
-    kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
-    leader.imbalance.per.broker.percentage listener.security.protocol.map
-
+    kafka.metrics.polling.interval.secs kafka.metrics.reporters listener.security.protocol.map
     log.dir.failure.timeout.ms
     log.flush.start.offset.checkpoint.interval.ms log.message.downconversion.enable log.message.format.version
     log.message.timestamp.difference.max.ms
@@ -47,9 +45,7 @@ _IGNORED: Final = """
     offsets.topic.compression.codec
     producer.id.expiration.check.interval.ms
     producer.purgatory.purge.interval.requests queued.max.requests quota.window.num quota.window.size.seconds
-    replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
-    replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
-    replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
+    replica.socket.receive.buffer.bytes
     replication.quota.window.num replication.quota.window.size.seconds reserved.broker.max.id
     server.max.startup.time.ms
     share.coordinator.append.linger.ms share.coordinator.load.buffer.size

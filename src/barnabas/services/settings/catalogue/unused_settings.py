@@ -15,7 +15,7 @@ from barnabas.services.settings.catalogue.setting import SettingType
 _COUNT: Final = About(SettingType.INT, "In Kafka, a number of threads.", at_least=1, has_effect=False, is_dynamic=True)
 _RATE: Final = About(
     SettingType.LONG,
-    "In Kafka, bytes a second for moving replicas. Replicas cannot be moved yet.",
+    "In Kafka, bytes a second for moving replicas. Here replication is not throttled.",
     at_least=0,
     has_effect=False,
     is_dynamic=True,
@@ -30,7 +30,6 @@ class UnusedSettings(msgspec.Struct, frozen=True, kw_only=True):
     background_threads: Annotated[int, _COUNT] = 10
     num_network_threads: Annotated[int, _COUNT] = 3
     num_recovery_threads_per_data_dir: Annotated[int, _COUNT] = 2
-    num_replica_fetchers: Annotated[int, _COUNT] = 1
     log_cleaner_threads: Annotated[int, _COUNT] = 1
     log_cleaner_dedupe_buffer_size: Annotated[
         int, About(SettingType.LONG, _CLEANER_SIZE, has_effect=False, is_dynamic=True)
