@@ -5,17 +5,18 @@ For all partitions, the answer names, as in Kafka, only those where an election 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.core.access.resources import CLUSTER, Operation
-from barnabas.core.errors import BarnabasError, ElectionNotNeeded, InvalidRequest
+from barnabas.core.errors import BarnabasError, ElectionNotNeeded, InvalidRequest, NotController
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of, refused
 from barnabas.edge.kafka.registry import On, serves
-from barnabas.runtime.turns import in_turns
+from barnabas.runtime.turns import batches
 from barnabas.services.access import refusal_of
 from barnabas.services.broker import Broker
-from barnabas.services.elections import ElectionType, elect
+from barnabas.services.controller_partitions import PER_COMMIT, ElectionType, Outcome
 from barnabas.wire.apis import ELECT_LEADERS
 
 if TYPE_CHECKING:
@@ -37,29 +38,29 @@ async def handle(broker: Broker, request: message.ElectLeadersRequest, asked: As
     except ValueError:
         return _refuse_all(InvalidRequest(f"election type {request.election_type} does not exist"), wanted)
     deadline = deadline_of(broker, request.timeout)
-    results: list[message.ReplicaElectionResult] = []
-    answers: list[message.PartitionResult] = []
-    places = ((topic, partition) for topic, partitions in wanted for partition in (None, *partitions))
-    async for topic, partition in in_turns(places):
-        if partition is None:
-            answers = []
-            results.append({"topic": topic, "partition_result": answers})
-            continue
-        answer = await _elect(broker, kind, topic, partition, deadline)
-        if not is_all or answer["error_code"] != ElectionNotNeeded.kafka_code:
-            answers.append(answer)
+    answers: dict[str, list[message.PartitionResult]] = {topic: [] for topic, _ in wanted}
+    places = ((topic, partition) for topic, partitions in wanted for partition in partitions)
+    async for some in batches(places, per_turn=PER_COMMIT):
+        for (topic, partition), outcome in zip(some, await _elect(broker, kind, some, deadline), strict=True):
+            if not is_all or not isinstance(outcome, ElectionNotNeeded):
+                done = refused(outcome) if isinstance(outcome, BarnabasError) else DONE
+                answers[topic].append({"partition_id": partition, **done})
+    results: list[message.ReplicaElectionResult] = [
+        {"topic": topic, "partition_result": partitions} for topic, partitions in answers.items()
+    ]
     return {"error_code": 0, "replica_election_results": results}
 
 
 async def _elect(
-    broker: Broker, kind: ElectionType, topic: str, partition: int, deadline: float
-) -> message.PartitionResult:
+    broker: Broker, kind: ElectionType, places: Sequence[tuple[str, int]], deadline: float
+) -> Sequence[Outcome]:
     try:
+        if broker.controller is None:
+            raise NotController("this node is not a controller")
         async with answered_by(deadline):
-            await elect(broker.metadata, kind, topic, partition)
+            return await broker.controller.partitions.elect(kind, places)
     except BarnabasError as error:
-        return {"partition_id": partition, **refused(error)}
-    return {"partition_id": partition, **DONE}
+        return [error] * len(places)
 
 
 def _refuse_all(error: BarnabasError, wanted: list[tuple[str, tuple[int, ...]]]) -> message.ElectLeadersResponse:
