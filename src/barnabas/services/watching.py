@@ -88,9 +88,9 @@ class Watching:
             await asyncio.sleep(RETRY_S)
 
     async def _fence(self, watched: Watched) -> bool:
+        log.warning("broker %d is fenced: nobody listens where it did", watched.node_id)
         try:
-            if await self._controller.fence_gone(watched.node_id, epoch=watched.epoch):
-                log.warning("broker %d is fenced: nobody listens where it did", watched.node_id)
+            await self._controller.fence_gone(watched.node_id, epoch=watched.epoch)
         except BarnabasError as refusal:
             log.info("broker %d cannot be fenced: %s", watched.node_id, refusal)
             return False
