@@ -24,7 +24,6 @@ from barnabas.core.metadata import (
     create_partitions,
     create_topic,
     delete_topic,
-    register_node,
     set_configs,
 )
 from barnabas.core.metadata.records import BROKER_RESOURCE, Endpoint, decode_record
@@ -42,6 +41,7 @@ from barnabas.storage.unsynced import FlushPlan
 from barnabas.testing.dice import SimulatedDice
 from barnabas.testing.disk import Keep, SimulatedCrash, SimulatedDisk
 from tests.simulation.seeded import seeds
+from tests.support.nodes import register_node
 
 T = TypeVar("T")
 
