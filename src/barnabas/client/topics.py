@@ -244,8 +244,8 @@ class Topics:
         committed: bool,
         unreadable: dict[TopicPartition, BarnabasError],
     ) -> dict[TopicPartition, int]:
-        """The offsets of the partitions that can be read, and the errors of the others. Leaders that have just moved are
-        asked again.
+        """The offsets of the partitions that can be read, and the errors of the others. Where the leader has just moved
+        it is asked again.
         """
         found: dict[TopicPartition, int] = {}
         left = list(partitions)
