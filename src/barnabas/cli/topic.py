@@ -23,7 +23,12 @@ def create(
     name: Annotated[str, typer.Argument(help="The topic to create.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     partitions: Annotated[int | None, typer.Option(min=1, help="Default: the broker's.")] = None,
-    replication_factor: Annotated[int | None, typer.Option(min=1, help="Default: the broker's.")] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replicas", "--replication-factor", min=1, help="Replicas of each partition. Default: the broker's."
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the topic, NAME=VALUE (repeatable).")
     ] = None,
