@@ -6,11 +6,16 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from barnabas.core.errors import ElectionNotNeeded, EligibleLeadersNotAvailable, UnsupportedVersion
+from barnabas.core.errors import (
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
 from barnabas.core.metadata import Image, MetadataDecision, NewTopic, elect_preferred, elect_unclean, set_configs
 from barnabas.core.metadata.brokers import Heartbeat, Registration, fence, heartbeat, register, unregister
 from barnabas.core.metadata.electing import ELR_VERSION, ElectionRules, has_elr, rules_of
-from barnabas.core.metadata.elections import balance
+from barnabas.core.metadata.elections import balance, elect_leaders, elect_where_allowed
 from barnabas.core.metadata.levels import METADATA_VERSION, SEVERAL_NODES, SEVERAL_REPLICAS, check_level, needed_level
 from barnabas.core.metadata.records import (
     ALL_NODES,
@@ -154,6 +159,37 @@ def test_an_unregistered_broker_stays_eligible_but_cannot_lead() -> None:
     take(image, unregister(image, 0, has_session=False))
 
     assert told(image) == (NO_LEADER, (), (0, 1), (0,))
+
+
+def test_an_unregistered_broker_that_comes_back_has_no_claim_as_nobody_knows_with_which_disk() -> None:
+    image = image_with()
+    stop(image, 2, 1)
+    take(image, unregister(image, 0, has_session=False))
+    back = Registration(
+        node_id=0,
+        incarnation=UUID(int=60),
+        directory_id=UUID(int=60),
+        endpoints=(Endpoint("PLAINTEXT", "h", 1),),
+    )
+
+    take(image, register(image, back, epoch=60, has_session=False))
+    let_in(image, 0)
+    assert told(image) == (NO_LEADER, (), (1,), (0,))
+    let_in(image, 1)
+    assert state_of(image).leader == 1
+
+
+def test_the_single_replica_of_an_unregistered_broker_leads_again_when_it_comes_back() -> None:
+    image = image_with(replicas=(0,), minimum=1)
+    take(image, unregister(image, 0, has_session=False))
+    back = Registration(
+        node_id=0, incarnation=UUID(int=60), directory_id=None, endpoints=(Endpoint("PLAINTEXT", "h", 1),)
+    )
+
+    take(image, register(image, back, epoch=60, has_session=False))
+    let_in(image, 0)
+
+    assert told(image) == (0, (0,), (), ())
 
 
 # Unclean restarts
@@ -339,6 +375,41 @@ def test_an_operator_gets_any_leader_if_there_is_one() -> None:
 
     assert told(image) == (2, (2,), (), ())
     assert elected.recovery_state == RECOVERING
+
+
+def test_leaders_are_elected_each_for_itself_and_once() -> None:
+    image = image_of(3, [NewTopic("a", assignments={0: (0, 1), 1: (1, 2)})])
+    stop(image, 0)
+    let_in(image, 0)
+    take(image, set_isr(image, (1, 0)))
+
+    decision = elect_leaders(image, [("a", 0), ("a", 1), ("a", 0), ("no", 0)])
+
+    assert len(decision.records) == 1
+    first, second, again, unknown = decision.reply
+    assert isinstance(first, PartitionRecord)
+    assert (first.leader, again) == (0, first)
+    assert isinstance(second, ElectionNotNeeded)
+    assert isinstance(unknown, UnknownTopicOrPartition)
+
+
+def set_isr(image: Image, isr: tuple[int, ...]) -> MetadataDecision[None]:
+    return MetadataDecision([msgspec.structs.replace(state_of(image), isr=isr)], None)
+
+
+def test_in_rounds_unclean_leaders_are_elected_only_where_that_is_allowed() -> None:
+    image = image_with(minimum=1)
+    stop(image, 2, 1)
+    let_in(image, 2)
+    stop(image, 0)
+    assert elect_where_allowed(image).reply == 0
+
+    take(image, set_configs(image, TOPIC_RESOURCE, "a", {"unclean.leader.election.enable": "true"}))
+
+    assert elect_where_allowed(image, limit=0).reply == 0
+    assert take(image, elect_where_allowed(image)) == 1
+    assert state_of(image).leader == 2
+    assert elect_where_allowed(image).reply == 0
 
 
 def test_the_preferred_leader_may_come_from_the_eligible() -> None:
