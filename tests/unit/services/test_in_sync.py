@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
+import msgspec
 import pytest
 
 from barnabas.core.errors import (
@@ -16,7 +18,7 @@ from barnabas.core.errors import (
 from barnabas.core.fetched import FetchPartition
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.isr import IsrChange
-from barnabas.core.metadata.records import Endpoint, NodeRecord
+from barnabas.core.metadata.records import NodeRecord
 from barnabas.services.in_sync import InSync
 from tests.unit.runtime.replicating.replica_support import BROKER_EPOCH, FOLLOWER, LEADER, Side, in_loop
 from tests.unit.runtime.test_partition_transactions import InPlace
@@ -167,16 +169,10 @@ def test_nodes_that_are_fenced_are_not_active() -> None:
     async def scenario() -> None:
         async with World() as world:
             active = world.leader.logs.replicas.active
-            node = NodeRecord(3, 9, (Endpoint("PLAINTEXT", "127.0.0.1", 1),), None)
+            node = NodeRecord(3, "127.0.0.1", 9092, None, UUID(int=3), epoch=9)
             world.keeper.apply([node])
             assert active.get(3) == 9
-            world.keeper.apply([_fenced(node)])
+            world.keeper.apply([msgspec.structs.replace(node, is_fenced=True)])
             assert 3 not in active
 
     in_loop(scenario)
-
-
-def _fenced(node: NodeRecord) -> NodeRecord:
-    import msgspec  # noqa: PLC0415 - for this alone
-
-    return msgspec.structs.replace(node, is_fenced=True)
