@@ -94,7 +94,7 @@ class Trouble:
             node.disk.crash_after(10**9)
             world.simulation.offload(node.name).max_delay_s = USUAL_DELAY_S
             if node.is_up and (node.has_bad_disk or node.is_stopping):
-                node.crash(Keep.RANDOM)
+                node.crash(self._random.choice(KEEPS))
             node.has_bad_disk = False
             if not node.is_up:
                 node.start()
@@ -198,13 +198,17 @@ class Trouble:
         node.disk.clear_faults()
 
     async def _break_disk(self, node: ClusterNode) -> None:
-        """A sync fails: the process is of no more use until it is started anew."""
+        """A sync fails: the process is of no more use until it is started anew. The next may read what the disk has not."""
         node.has_bad_disk = True
         node.disk.fail_sync(count=1)
         await asyncio.sleep(self._random.uniform(0.2, 2))
         node.disk.clear_faults()
         if node.is_up:
             node.crash(self._random.choice(KEEPS))
+        await self._start_again(node)
+        await asyncio.sleep(self._random.uniform(0, 2))
+        if node.is_up:
+            node.crash(Keep.NOTHING)
         await self._start_again(node)
 
     async def _jump(self, node: ClusterNode) -> None:

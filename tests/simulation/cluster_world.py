@@ -130,7 +130,7 @@ class ClusterNode:
         if error is None:
             self._end(None)
         elif self.has_bad_disk and _is_of_the_disk(error):
-            self._end(Keep.RANDOM)
+            self._end(None)
             self.world.counts["gave up on its disk"] += 1
         elif not self.disk._is_down:
             self.world.checks.require(False, f"{self.name} ended by itself: {error!r} {_leaves(error)}")
@@ -170,10 +170,6 @@ class ClusterNode:
         self.metadata = self._node = self._running = None
         self.is_up = self.is_ready = self.is_paused = self.is_stopping = False
         self.disk.crash_after(10**9)
-        if keep is None and self.has_bad_disk:
-            # What a failed sync has dropped is still in the page cache: the next process would read it, and sync it
-            # without an error and without effect. Only a restart of the machine shows what is on the disk.
-            keep = Keep.NOTHING
         if keep is None:
             self.world.simulation.kill(self.name)
         else:
