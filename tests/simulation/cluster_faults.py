@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from barnabas.core.raft.voters import NO_VOTERS
 from barnabas.testing.disk import Keep
 from barnabas.testing.network import LOCALHOST
 from barnabas.testing.wire_client import WireClient
@@ -36,6 +37,8 @@ class Trouble:
             (self._lose_power, 3),
             (self._lose_power_soon, 3),
             (self._stop_cleanly, 1),
+            (self._stay_away, 2),
+            (self._replace_disk, 2),
             (self._pause, 3),
             (self._cut_off, 2),
             (self._split, 2),
@@ -139,6 +142,29 @@ class Trouble:
             await node.stop()
         await self._start_again(node)
 
+    async def _stay_away(self, node: ClusterNode) -> None:
+        """For so long that the others have forgotten what it needs of the log."""
+        if node.is_up:
+            node.crash(self._random.choice(KEEPS))
+        await asyncio.sleep(self._random.uniform(4, 9))
+        if not node.is_up:
+            node.start()
+
+    async def _replace_disk(self, node: ClusterNode) -> None:
+        """A node that never votes comes back with an empty disk, as one that joins late."""
+        observers = [each for each in self._world.nodes if not each.is_controller]
+        if node.is_controller and observers:
+            node = self._random.choice(observers)
+        if node.is_controller:
+            await self._stay_away(node)
+            return
+        if node.is_up:
+            node.crash(Keep.NOTHING)
+        node.insert_disk()
+        node.format(NO_VOTERS)
+        self._world.counts["empty disk"] += 1
+        await self._start_again(node)
+
     async def _start_again(self, node: ClusterNode) -> None:
         await asyncio.sleep(self._random.choice((0, 0.1, 1, 3)))
         if not node.is_up:
@@ -198,7 +224,9 @@ class Trouble:
         node.disk.clear_faults()
 
     async def _break_disk(self, node: ClusterNode) -> None:
-        """A sync fails: the process is of no more use until it is started anew. The next may read what the disk has not."""
+        """A sync fails: the process is of no more use until it is started anew. The next one may read what the disk has
+        not, and goes on until the power is cut.
+        """
         node.has_bad_disk = True
         node.disk.fail_sync(count=1)
         await asyncio.sleep(self._random.uniform(0.2, 2))

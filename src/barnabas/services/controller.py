@@ -21,6 +21,7 @@ from barnabas.core.metadata.brokers import (
     Registration,
     fence,
     heartbeat,
+    left_without_records,
     register,
     take_producer_ids,
     unregister,
@@ -38,6 +39,7 @@ log = get_logger("barnabas.controller")
 
 PRODUCER_IDS_BLOCK: Final = 1000
 RETRY_S: Final = 0.5
+MAX_NAMED: Final = 10
 LATE_MS: Final = 500
 """A timer that is later than this says that this process stood still."""
 
@@ -150,6 +152,7 @@ class Controller:
             self._check_leads(sessions)
             self._note_own(sessions)
         node_id, epoch = registration.node_id, -1
+        lost: list[str] = []
 
         def decide(image: Image) -> MetadataDecision[int]:
             # Decisions are made one at a time, and the one before is in the log: this one is written at its end, or
@@ -159,6 +162,7 @@ class Controller:
             offset = self._metadata.end_offset
             decision = register(image, registration, epoch=offset, has_session=has_session, is_local=is_local)
             epoch = decision.reply
+            lost[:] = left_without_records(image, decision.records)
             if sessions is not None:
                 # From now on, not from when it is committed: whoever registers under the same id next is refused.
                 sessions.begin(node_id, epoch=epoch, now_ms=_now_ms())
@@ -166,7 +170,9 @@ class Controller:
             return decision
 
         try:
-            return await self._metadata.commit(decide)
+            committed = await self._metadata.commit(decide)
+            _tell_lost(node_id, lost)
+            return committed
         except BarnabasError as error:
             if is_local and self._assume is not None and isinstance(error, StorageExhausted):
                 return int(self._assume(decide))
@@ -282,3 +288,16 @@ class Controller:
 
 def _now_ms() -> int:
     return int(asyncio.get_running_loop().time() * 1000)
+
+
+def _tell_lost(node_id: int, lost: list[str]) -> None:
+    if lost:
+        log.error(
+            "broker %d has come back with another data directory, and nobody else has all records of %d partitions: "
+            "%s%s. They are offline. Delete their topics; or have an unclean leader elected for them, once the old disk is "
+            "back, or to go on without their records",
+            node_id,
+            len(lost),
+            ", ".join(lost[:MAX_NAMED]),
+            ", ..." if len(lost) > MAX_NAMED else "",
+        )

@@ -1,5 +1,5 @@
-"""A process that is started again after a failed sync, with the machine still running: the page cache shows what the disk
-never got, and no later sync says so. Nothing may count as durable because it can be read.
+"""A process that is started again after a failed sync, with the machine still running: the page cache shows what the
+disk never got, and no later sync says so. Nothing may count as durable because it can be read.
 """
 
 from collections.abc import Callable
