@@ -19,7 +19,7 @@ from tests.simulation.storage_model import Violation
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
-SEEDS = 200
+SEEDS = 400
 
 
 def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
@@ -77,10 +77,6 @@ def take_what_can_be_read_for_written(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(renewal.Rewriting, "end", lambda _rewriting: None)
 
 
-def take_names_that_can_be_seen_for_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recovery, "renew_names", lambda *_arguments: None)
-
-
 def raise_the_recovery_point_without_the_epochs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "write_epochs", lambda _log: None)
 
@@ -114,7 +110,6 @@ def write_a_retry_again(patch: pytest.MonkeyPatch) -> None:
         remove_segments_before_the_start_is_noted,
         take_what_recovery_found_for_durable,
         take_what_can_be_read_for_written,
-        take_names_that_can_be_seen_for_written,
         raise_the_recovery_point_without_the_epochs,
         forget_producers_below_the_recovery_point,
         keep_aborted_transactions_that_were_cut,

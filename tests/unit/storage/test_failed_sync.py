@@ -12,6 +12,7 @@ from barnabas.core.raft.output import QuorumState
 from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey
 from barnabas.storage.disk import SyncFailed
 from barnabas.storage.metadata_snapshot import SnapshotId
+from barnabas.storage.quorum_log import QuorumLog
 from barnabas.storage.truncate import delete_before, truncate_to
 from barnabas.testing.disk import Keep, SimulatedDisk
 from tests.unit.storage import test_quorum_log as quorum
@@ -215,7 +216,7 @@ def test_a_clean_start_writes_nothing_again() -> None:
 # The metadata log
 
 
-def filled(disk: SimulatedDisk) -> quorum.QuorumLog:
+def filled(disk: SimulatedDisk) -> QuorumLog:
     """A metadata log that was at rest: opening it again makes no file."""
     log, _ = quorum.open_log(disk)
     quorum.fill(log)
