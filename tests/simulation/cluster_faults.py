@@ -37,8 +37,8 @@ class Trouble:
             (self._lose_power, 3),
             (self._lose_power_soon, 3),
             (self._stop_cleanly, 1),
-            (self._stay_away, 2),
-            (self._replace_disk, 2),
+            (self._stay_away, 1),
+            (self._replace_disk, 1),
             (self._pause, 3),
             (self._cut_off, 2),
             (self._split, 2),
@@ -156,7 +156,6 @@ class Trouble:
         if node.is_controller and observers:
             node = self._random.choice(observers)
         if node.is_controller:
-            await self._stay_away(node)
             return
         if node.is_up:
             node.crash(Keep.NOTHING)
