@@ -35,6 +35,8 @@ EVENTS = (
     "break_disk",
     "jump",
     "voters changed",
+    "stay_away",
+    "snapshot fetched",
 )
 
 

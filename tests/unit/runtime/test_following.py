@@ -339,7 +339,9 @@ def test_a_partition_that_moves_away_lets_go_of_its_log() -> None:
     async def scenario() -> None:
         leader, follower = pair()
         following = follower.follow(LEADER)
-        assert not follower.partition.leave(0, leader.partition._replication._replace(node_id=FOLLOWER, replicas=(1, 3)))
+        assert not follower.partition.leave(
+            0, leader.partition._replication._replace(node_id=FOLLOWER, replicas=(1, 3))
+        )
         follower.follow(LEADER)
         leader.append(b"a")
         following = follower.partition.following or following

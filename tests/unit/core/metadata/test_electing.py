@@ -14,6 +14,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.metadata import Image, MetadataDecision, NewTopic, elect_preferred, elect_unclean, set_configs
 from barnabas.core.metadata.brokers import Heartbeat, Registration, fence, heartbeat, register, unregister
+from barnabas.core.metadata.difference import difference
 from barnabas.core.metadata.electing import ELR_VERSION, ElectionRules, has_elr, rules_of
 from barnabas.core.metadata.elections import balance, elect_leaders, elect_where_allowed
 from barnabas.core.metadata.levels import METADATA_VERSION, SEVERAL_NODES, SEVERAL_REPLICAS, check_level, needed_level
@@ -257,6 +258,85 @@ def test_another_data_directory_has_nothing() -> None:
     restart(image, 1, epoch=50, directory=2, is_clean=True)
 
     assert told(image) == (0, (0,), (), ())
+
+
+def identified(image: Image) -> Image:
+    """With the data directory 1 on every node."""
+    for node in image.nodes:
+        image.apply(msgspec.structs.replace(image.nodes[node], directory_id=UUID(int=1)))
+    return image
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+def test_the_only_replica_does_not_lead_with_another_data_directory_unless_an_operator_has_it_lead(
+    is_local: bool,
+) -> None:
+    image = identified(image_with(minimum=1, replicas=(0,)))
+
+    restart(image, 0, epoch=50, directory=2, is_clean=True, is_local=is_local)
+    let_in(image, 0)
+    restart(image, 0, epoch=51, directory=2, is_local=is_local)
+    let_in(image, 0)
+    assert told(image) == (NO_LEADER, (), (), ())
+
+    take(image, elect_unclean(image, "a", 0))
+    assert told(image) == (0, (0,), (), ())
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+def test_the_last_leader_does_not_lead_with_another_data_directory(is_local: bool) -> None:
+    image = identified(image_with(minimum=1, replicas=(0, 1)))
+    stop(image, 1, 0)
+
+    restart(image, 0, epoch=50, directory=2, is_local=is_local)
+    let_in(image, 0, 1)
+
+    assert told(image) == (NO_LEADER, (), (), ())
+
+
+def test_a_leader_that_was_remembered_is_not_once_it_has_another_data_directory() -> None:
+    image = identified(image_with(minimum=1, replicas=(0, 1), flush_policy="os"))
+    stop(image, 1, 0)
+    restart(image, 0, epoch=50)
+    assert told(image) == (NO_LEADER, (), (), (0,))
+
+    restart(image, 0, epoch=51, directory=2)
+    let_in(image, 0)
+
+    assert told(image) == (NO_LEADER, (), (), ())
+
+
+@pytest.mark.parametrize(("directory", "leader"), [(1, 0), (2, NO_LEADER)])
+def test_a_node_that_was_removed_leads_again_only_with_the_data_directory_that_it_had(
+    directory: int, leader: int
+) -> None:
+    image = identified(image_with(minimum=1, replicas=(0,)))
+    stop(image, 0)
+    take(image, unregister(image, 0, has_session=False))
+    image = copied(image)
+
+    registration = Registration(
+        node_id=0,
+        incarnation=UUID(int=9),
+        directory_id=UUID(int=directory),
+        endpoints=(Endpoint("PLAINTEXT", "h", 1),),
+    )
+    take(image, register(image, registration, epoch=50, has_session=False))
+    let_in(image, 0)
+
+    assert state_of(image).leader == leader
+    assert image.removed == {}
+
+
+def copied(image: Image) -> Image:
+    """As a snapshot brings it to another node, into an image of an earlier state."""
+    snapshot = Image()
+    apply_all(snapshot, [decode_record(encode_record(record)) for record in image.to_records()])
+    assert snapshot == image
+    earlier = identified(image_with(minimum=1, replicas=(0,)))
+    apply_all(earlier, difference(earlier, snapshot))
+    assert earlier == image
+    return snapshot
 
 
 @pytest.mark.parametrize(("policy", "directory", "leader", "isr"), [("fsync", 1, 0, (0, 1, 2)), ("os", 1, 1, (1, 2))])
