@@ -11,6 +11,7 @@ from barnabas.runtime.replicating.fetchers import Fetchers
 from barnabas.runtime.replicating.session import Self
 from barnabas.services.broker import Broker, ReplicaParts
 from barnabas.services.controller import Controller, Formation
+from barnabas.services.controller_partitions import PartitionRules
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.group_coordinators import GroupConfig, GroupCoordinators
@@ -127,6 +128,7 @@ def _controller(config: BrokerConfig, metadata: MetadataLog, neighbours: Neighbo
         node_id=config.node_id,
         session_timeout_ms=config.quorum.broker_session_timeout_ms,
         formation=formation,
+        partitions=PartitionRules.of(config),
         # Others would have another image: with them, nothing is so that is not committed.
         assume=metadata.assume if neighbours is None else None,
     )

@@ -1,4 +1,5 @@
-"""The controller's side of membership: registrations, heartbeats, fencing, leaving, and blocks of producer ids.
+"""The controller's side of membership: registrations, heartbeats, fencing, leaving, and blocks of producer ids. What it
+decides on partitions is in `controller_partitions`.
 
 Only the active controller answers; any other node refuses with `NotController`. What it knows of brokers beyond the
 metadata are their sessions: soft state, made anew each time this node becomes active, and gone when it is no more.
@@ -32,6 +33,7 @@ from barnabas.core.metadata.isr import IsrChange
 from barnabas.core.metadata.sessions import Sessions
 from barnabas.runtime.cluster_metadata import ClusterMetadata, Decide
 from barnabas.runtime.log_lines import get_logger
+from barnabas.services.controller_partitions import ControlledPartitions, Outcome, PartitionRules
 from barnabas.services.features import highest_levels
 from barnabas.services.settings import TopicConfig
 
@@ -83,6 +85,7 @@ class Controller:
         node_id: int,
         session_timeout_ms: int,
         formation: Formation,
+        partitions: PartitionRules | None = None,
         assume: Callable[[Decide[Any]], Any] | None = None,
     ) -> None:
         """`assume` applies what a disk without room cannot take: for the registration of this node itself."""
@@ -91,6 +94,7 @@ class Controller:
         self._timeout_ms = session_timeout_ms
         self._formation = formation
         self._assume = assume
+        self.partitions = ControlledPartitions(metadata, partitions or PartitionRules())
         self._sessions: Sessions | None = None
         self._is_formed = False
         self._changed = asyncio.Event()  # whether the next session to end, or the leadership, is another
@@ -164,7 +168,14 @@ class Controller:
             nonlocal epoch
             has_session = sessions is not None and sessions.has(node_id, now_ms=_now_ms())
             offset = self._metadata.end_offset
-            decision = register(image, registration, epoch=offset, has_session=has_session, is_local=is_local)
+            decision = register(
+                image,
+                registration,
+                epoch=offset,
+                has_session=has_session,
+                is_local=is_local,
+                rules=self.partitions.rules,
+            )
             epoch = decision.reply
             if sessions is not None:
                 # From now on, not from when it is committed: whoever registers under the same id next is refused.
@@ -188,7 +199,7 @@ class Controller:
         def decide(image: Image) -> MetadataDecision[HeartbeatReply]:
             active = [node_id for node_id, node in sorted(image.nodes.items()) if node.is_active]
             is_known = sessions.is_known_to_leave(beat.node_id, active)
-            return heartbeat(image, beat, is_known_to_leave=is_known)
+            return heartbeat(image, beat, is_known_to_leave=is_known, rules=self.partitions.rules)
 
         self._note_own(sessions)
         decision = decide(self._metadata.image)
@@ -217,9 +228,16 @@ class Controller:
         sessions = self._leading()
         self._note_own(sessions)
         await self._metadata.commit(
-            lambda image: unregister(image, node_id, has_session=sessions.has(node_id, now_ms=_now_ms()))
+            lambda image: unregister(
+                image, node_id, has_session=sessions.has(node_id, now_ms=_now_ms()), rules=self.partitions.rules
+            )
         )
         sessions.end(node_id)
+
+    async def alter_partitions(self, node_id: int, *, broker_epoch: int, changes: Sequence[IsrChange]) -> list[Outcome]:
+        """Change the ISRs of partitions that a broker leads; what became of each, in their order."""
+        self._leading()
+        return await self.partitions.alter_isrs(node_id, broker_epoch=broker_epoch, changes=changes)
 
     def _note_own(self, sessions: Sessions) -> None:
         """The broker in this process is as alive as the controller, and has applied what is applied."""
@@ -231,7 +249,14 @@ class Controller:
     # Fencing
 
     async def run(self) -> None:
-        """Form the cluster, and fence brokers that are silent, whenever this node is the active controller."""
+        """Form the cluster, fence brokers that are silent, and have the right replicas lead, whenever this node is the
+        active controller.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._run_sessions())
+            tasks.create_task(self.partitions.run())
+
+    async def _run_sessions(self) -> None:
         while True:
             self._changed.clear()
             sessions = self._sessions
@@ -275,7 +300,7 @@ class Controller:
         def decide(image: Image) -> MetadataDecision[bool]:
             if sessions.has(node_id, now_ms=_now_ms()):
                 return MetadataDecision([], False)
-            records = fence(image, node_id).records
+            records = fence(image, node_id, rules=self.partitions.rules).records
             return MetadataDecision(records, bool(records))
 
         try:

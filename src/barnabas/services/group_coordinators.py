@@ -19,7 +19,7 @@ from barnabas.core.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from barnabas.core.metadata.topics import NewTopic
+from barnabas.core.metadata.topics import NOT_GIVEN, NewTopic
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.cluster_metadata import ImageSource
 from barnabas.runtime.group_coordinator import GroupCoordinator
@@ -45,7 +45,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     consumer: ConsumerConfig
     offsets: OffsetsConfig
     topic_partitions: int  # offsets.topic.num.partitions
-    topic_replication_factor: int  # offsets.topic.replication.factor
+    topic_replication_factor: int | None  # offsets.topic.replication.factor; None: by the size of the cluster
     topic_segment_bytes: int  # offsets.topic.segment.bytes
     retention_check_interval_ms: int  # offsets.retention.check.interval.ms
     bounds: Bounds  # of what a group sets itself
@@ -96,7 +96,8 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
             "segment.bytes": str(self.topic_segment_bytes),
             "max.message.bytes": str(MAX_DECISION_BYTES),
         }
-        return NewTopic(OFFSETS_TOPIC, self.topic_partitions, self.topic_replication_factor, None, settings)
+        factor = NOT_GIVEN if self.topic_replication_factor is None else self.topic_replication_factor
+        return NewTopic(OFFSETS_TOPIC, self.topic_partitions, factor, None, settings)
 
 
 class GroupCoordinators(PartitionCoordinators[GroupCoordinator]):

@@ -11,7 +11,6 @@ import msgspec
 from barnabas.core.errors import (
     BarnabasError,
     ControllerBusy,
-    InvalidReplicationFactor,
     LeaderNotAvailable,
     NotController,
     PolicyViolation,
@@ -21,6 +20,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image, Topic
+from barnabas.core.metadata.names import is_internal
 from barnabas.core.metadata.topics import (
     CreatedTopic,
     NewTopic,
@@ -35,7 +35,13 @@ from barnabas.runtime.turns import pieces
 from barnabas.services.served import ServedTopics
 from barnabas.services.session import Session
 from barnabas.services.settings import check_topic_settings
-from barnabas.services.settings.internal_topics import check_may_alter, check_settings, with_internal_defaults
+from barnabas.services.settings.internal_topics import (
+    INTERNAL_REPLICAS,
+    check_may_alter,
+    check_settings,
+    internal_factor,
+    with_internal_defaults,
+)
 from barnabas.services.settings.live_config import LiveConfig
 
 DEFAULT = -1  # a count that is left to the broker
@@ -100,21 +106,19 @@ class Topics:
         check_settings(new.name, new.configs, self._live.current)
         configs = check_topic_settings(with_internal_defaults(new.name, new.configs), self._live.current)
         if new.assignments:
-            self._check_one_replica(max(len(replicas) for replicas in new.assignments.values()))
             return NewTopic(new.name, new.partition_count, new.replication_factor, new.assignments, configs)
         count = self._live.current.num_partitions if new.partition_count == DEFAULT else new.partition_count
-        factor = new.replication_factor
-        if factor == DEFAULT:
-            factor = self._live.current.default_replication_factor
-        self._check_one_replica(factor)
+        factor = self._default_factor(new.name) if new.replication_factor == DEFAULT else new.replication_factor
         return NewTopic(new.name, count, factor, None, configs)
 
-    def _check_one_replica(self, factor: int) -> None:
-        """Refuse what the cluster has nodes for, but nobody would copy: it would look safe, and accept no record."""
-        if 1 < factor <= sum(node.is_active for node in self._metadata.image.nodes.values()):
-            raise InvalidReplicationFactor(
-                f"a replication factor of {factor} is not supported yet: records are not copied between nodes; use 1"
-            )
+    def _default_factor(self, name: str) -> int:
+        """The replication factor of a topic that is created without one."""
+        config = self._live.current
+        if not is_internal(name):
+            return config.default_replication_factor
+        given = internal_factor(name, config)
+        active = sum(node.is_active for node in self._metadata.image.nodes.values())
+        return given if given is not None else max(min(INTERNAL_REPLICAS, active), 1)
 
     async def create_automatically(
         self, names: Sequence[str], *, caller: Session | None = None

@@ -5,7 +5,7 @@ from typing import Self
 import msgspec
 
 from barnabas.core.metadata.names import TRANSACTIONS_TOPIC
-from barnabas.core.metadata.topics import NewTopic
+from barnabas.core.metadata.topics import NOT_GIVEN, NewTopic
 from barnabas.services.settings.catalogue.transaction_settings import TransactionSettings
 from barnabas.services.settings.internal_topics import MAX_DECISION_BYTES
 
@@ -17,7 +17,8 @@ class TransactionConfig(msgspec.Struct, frozen=True, kw_only=True):
     id_expiration_ms: int
     expiry_interval_ms: int
     topic_partitions: int
-    topic_replication_factor: int
+    topic_replication_factor: int | None  # None: by the size of the cluster
+    topic_min_isr: int
     topic_segment_bytes: int
 
     @classmethod
@@ -29,6 +30,7 @@ class TransactionConfig(msgspec.Struct, frozen=True, kw_only=True):
             expiry_interval_ms=settings.transaction_remove_expired_transaction_cleanup_interval_ms,
             topic_partitions=settings.transaction_state_log_num_partitions,
             topic_replication_factor=settings.transaction_state_log_replication_factor,
+            topic_min_isr=settings.transaction_state_log_min_isr,
             topic_segment_bytes=settings.transaction_state_log_segment_bytes,
         )
 
@@ -39,5 +41,7 @@ class TransactionConfig(msgspec.Struct, frozen=True, kw_only=True):
             "compression.type": "uncompressed",
             "segment.bytes": str(self.topic_segment_bytes),
             "max.message.bytes": str(MAX_DECISION_BYTES),
+            "min.insync.replicas": str(self.topic_min_isr),
         }
-        return NewTopic(TRANSACTIONS_TOPIC, self.topic_partitions, self.topic_replication_factor, None, settings)
+        factor = NOT_GIVEN if self.topic_replication_factor is None else self.topic_replication_factor
+        return NewTopic(TRANSACTIONS_TOPIC, self.topic_partitions, factor, None, settings)

@@ -143,6 +143,10 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "end_quorum_epoch.EndQuorumEpochRequest": {
         "leader_endpoints": (),
     },
+    "alter_partition.PartitionData": {
+        "new_isr": (),
+        "new_isr_with_epochs": (),
+    },
     "update_features.FeatureUpdateKey": {
         "allow_downgrade": False,
         "upgrade_type": 1,

@@ -111,20 +111,23 @@ def register(
         node = node_at(node, level_of(image))
     if node == known:
         return MetadataDecision([], node.epoch)
-    is_restarted = known is not None and not is_amended
-    loss = _loss_of(known, registration) if known is not None and is_restarted else Loss.NOTHING
+    loss = Loss.NOTHING if is_amended else _loss_of(known, registration)
     records: list[MetadataRecord] = [node]
     if node.is_fenced:
-        if known is not None and (not known.is_fenced or loss is not Loss.NOTHING):
+        if (known is not None and not known.is_fenced) or loss is not Loss.NOTHING:
             # It leads again, under new epochs, once it is let in.
             records += without(image, node.node_id, rules=rules, loss=loss)
         return MetadataDecision(records, node.epoch)
-    is_unclean = is_restarted and known is not None and registration.previous_epoch != known.epoch
+    is_unclean = known is not None and not is_amended and registration.previous_epoch != known.epoch
     return MetadataDecision([node, *_there(image, node.node_id, loss, rules, is_unclean=is_unclean)], node.epoch)
 
 
-def _loss_of(known: Node, registration: Registration) -> Loss:
-    """What a broker that has restarted may have lost."""
+def _loss_of(known: Node | None, registration: Registration) -> Loss:
+    """What a broker that has restarted may have lost. One that is not known may have been unregistered before, and what
+    it had then is not known, either.
+    """
+    if known is None:
+        return Loss.EVERYTHING
     if None not in (known.directory_id, registration.directory_id) and known.directory_id != registration.directory_id:
         return Loss.EVERYTHING
     return Loss.NOTHING if registration.previous_epoch == known.epoch else Loss.UNSYNCED

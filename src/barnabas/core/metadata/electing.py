@@ -23,6 +23,7 @@ epoch with every change of the leader and whenever a replica is removed.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -43,6 +44,7 @@ ELR_VERSION: Final = "eligible.leader.replicas.version"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 FLUSH_POLICY: Final = "flush.policy"
 BROKER_FLUSH_POLICY: Final = "log.flush.policy"
+NOTHING_GIVEN: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ElectionRules(NamedTuple):
@@ -58,20 +60,25 @@ class ElectionRules(NamedTuple):
 RulesOf: TypeAlias = Callable[[Image, Topic], ElectionRules]
 
 
-def rules_of(image: Image, topic: Topic) -> ElectionRules:
-    """The rules that are in the metadata: the topic's own, else those of all nodes. The settings that only the files of
-    nodes have are not there: whoever knows them passes a function of its own.
+def rules_of(image: Image, topic: Topic, given: Mapping[str, str] = NOTHING_GIVEN) -> ElectionRules:
+    """The rules of a topic: its own, else those of all nodes in the metadata, else what the file of the controller has
+    (`given`, by the names of topic settings).
     """
     own, common = image.config_of(TOPIC_RESOURCE, topic.name), image.config_of(BROKER_RESOURCE, ALL_NODES)
+
+    def setting(name: str, default: str, *, common_name: str) -> str:
+        return own.get(name, common.get(common_name, given.get(name, default)))
+
     return ElectionRules(
-        min_insync_replicas=int(_setting(own, common, MIN_INSYNC_REPLICAS, "1")),
-        may_be_unclean=_setting(own, common, UNCLEAN_ELECTION, "false").lower() == "true",
-        is_flushed=own.get(FLUSH_POLICY, common.get(BROKER_FLUSH_POLICY, "fsync")) != "os",
+        min_insync_replicas=int(setting(MIN_INSYNC_REPLICAS, "1", common_name=MIN_INSYNC_REPLICAS)),
+        may_be_unclean=setting(UNCLEAN_ELECTION, "false", common_name=UNCLEAN_ELECTION).lower() == "true",
+        is_flushed=setting(FLUSH_POLICY, "fsync", common_name=BROKER_FLUSH_POLICY) != "os",
     )
 
 
-def _setting(own: Mapping[str, str], common: Mapping[str, str], name: str, default: str) -> str:
-    return own.get(name, common.get(name, default))
+def rules_given(given: Mapping[str, str]) -> RulesOf:
+    """The rules of a controller whose file has these settings of topics."""
+    return lambda image, topic: rules_of(image, topic, given)
 
 
 def has_elr(image: Image) -> bool:

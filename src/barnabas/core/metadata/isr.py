@@ -16,7 +16,6 @@ import msgspec
 
 from barnabas.core.errors import (
     BarnabasError,
-    BrokerIdNotRegistered,
     FencedLeaderEpoch,
     IneligibleReplica,
     InvalidRequest,
@@ -96,7 +95,7 @@ def _moved(state: PartitionState) -> NewLeaderElected:
 def _check_broker(image: Image, node_id: int, broker_epoch: int) -> None:
     node = image.nodes.get(node_id)
     if node is None:
-        raise BrokerIdNotRegistered(f"Broker ID {node_id} is not currently registered")
+        raise StaleBrokerEpoch(f"broker {node_id} is not registered")
     if node.epoch != broker_epoch:
         raise StaleBrokerEpoch(f"broker {node_id} is registered with epoch {node.epoch}, not {broker_epoch}")
 

@@ -6,19 +6,23 @@ the others go, and if the leader was one of them another is elected. To cancel i
 was to be removed.
 
 A new target replaces one that is under way: what is being added for neither goes at once.
-
-The edge asks `reassign` until nodes copy logs from each other: it refuses whatever would need that. `alter` is what it
-will ask then.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from barnabas.core.errors import InvalidReplicaAssignment, InvalidReplicationFactor, NoReassignmentInProgress
+from barnabas.core.errors import (
+    BarnabasError,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    NoReassignmentInProgress,
+)
 from barnabas.core.metadata.assignments import check_replicas
 from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.electing import Change, RulesOf, changed, rules_of
 from barnabas.core.metadata.image import Image, PartitionState, Topic
+from barnabas.core.metadata.records import MetadataRecord
 
 
 class Reassignment(NamedTuple):
@@ -70,6 +74,40 @@ def alter(
     return MetadataDecision([] if after is None else [after], state if after is None else after)
 
 
+class Target(NamedTuple):
+    """Where a partition is to be moved."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...] | None
+    """The first is the preferred leader; None cancels."""
+
+
+def alter_all(
+    image: Image, targets: Sequence[Target], *, may_change_factor: bool = True, rules: RulesOf = rules_of
+) -> MetadataDecision[list[PartitionState | BarnabasError]]:
+    """Move many partitions in one commit; each may be refused separately.
+
+    The reply has for each the state after it, or why not. One that is named twice is refused the second time.
+    """
+    records: list[MetadataRecord] = []
+    replies: list[PartitionState | BarnabasError] = []
+    seen: set[tuple[str, int]] = set()
+    for target in targets:
+        place = (target.topic, target.partition)
+        try:
+            if place in seen:
+                raise InvalidRequest(f"{target.topic}-{target.partition} is named twice")
+            seen.add(place)
+            decision = alter(image, *target, may_change_factor=may_change_factor, rules=rules)
+        except BarnabasError as refusal:
+            replies.append(refusal)
+        else:
+            records += decision.records
+            replies.append(decision.reply)
+    return MetadataDecision(records, replies)
+
+
 def list_reassignments(image: Image, wanted: Mapping[str, Sequence[int]] | None = None) -> Iterator[Reassignment]:
     """The reassignments under way, of these partitions of these topics, or all. What does not exist is left out."""
     for name in sorted(image.topics) if wanted is None else wanted:
@@ -113,20 +151,3 @@ def _check_target(
         raise InvalidReplicationFactor(
             f"{topic.name}-{state.partition} has {factor} replica(s), and the request does not allow {len(target)}"
         )
-
-
-def reassign(
-    image: Image, topic: str, partition: int, replicas: Sequence[int] | None, *, may_change_factor: bool = True
-) -> MetadataDecision[PartitionState]:
-    """Decide as `alter` as long as replicas cannot be copied: a target is where the partition is, or is refused."""
-    found = image.get_topic(topic)
-    state = found.get_partition(partition)
-    if replicas is None:
-        raise NoReassignmentInProgress(f"no reassignment of {topic}-{partition} is in progress")
-    _check_target(image, found, state, replicas, may_change_factor=may_change_factor)
-    if tuple(replicas) != state.replicas:
-        raise InvalidReplicaAssignment(
-            f"{topic}-{partition} is on {list(state.replicas)} and cannot be moved to {list(replicas)}: "
-            "replicas cannot be moved yet"
-        )
-    return MetadataDecision([], state)

@@ -13,12 +13,14 @@ from typing import Final
 import msgspec
 
 from barnabas.core.errors import PolicyViolation
-from barnabas.core.metadata.names import is_internal
+from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, is_internal
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.topic_config import TopicConfig
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 COMPACT: Final = "compact"
+INTERNAL_REPLICAS: Final = 3
+"""The replicas of an internal topic whose setting is not given, if the cluster has as many nodes when it is created."""
 # One decision is one batch: all of a group's members, or all offsets of one commit.
 MAX_DECISION_BYTES: Final = 16 * 1024 * 1024
 
@@ -41,6 +43,13 @@ def check_settings(name: str, settings: Mapping[str, str | None], config: Broker
 def with_internal_defaults(name: str, settings: Mapping[str, str | None]) -> Mapping[str, str | None]:
     """The settings of a new topic: an internal one is compacted, whoever creates it."""
     return {CLEANUP_POLICY: COMPACT, **settings} if is_internal(name) else settings
+
+
+def internal_factor(name: str, config: BrokerConfig) -> int | None:
+    """The replication factor that the settings give an internal topic; None: it depends on the cluster."""
+    if name == OFFSETS_TOPIC:
+        return config.groups.offsets_topic_replication_factor
+    return config.transactions.transaction_state_log_replication_factor if name == TRANSACTIONS_TOPIC else None
 
 
 def with_room_for_own(name: str, config: TopicConfig) -> TopicConfig:

@@ -19,7 +19,7 @@ def test_a_broker_takes_them_by_the_names_of_kafka() -> None:
 def test_the_only_selector_of_replicas_is_that_by_racks() -> None:
     assert BrokerConfig.from_properties({"replica.selector.class": RACK_AWARE}).replicas.replica_selector_class
     assert BrokerConfig.from_properties({"replica.selector.class": ""}).replicas.replica_selector_class is None
-    with pytest.raises(InvalidSetting, match="replica.selector.class cannot be 'com.example.Mine'"):
+    with pytest.raises(InvalidSetting, match=r"replica\.selector\.class cannot be 'com\.example\.Mine'"):
         BrokerConfig.from_properties({"replica.selector.class": "com.example.Mine"})
 
 

@@ -1,7 +1,8 @@
-"""AlterPartitionReassignments, versions 0 and 1: move partitions to other nodes.
+"""AlterPartitionReassignments, versions 0 and 1: move partitions to other nodes, or cancel that.
 
-Differs from Kafka: replicas cannot be moved yet. A target equal to the current replicas succeeds, any other is refused
-with INVALID_REPLICA_ASSIGNMENT; no reassignment is ever in progress, so none can be cancelled.
+What is refused leaves the others of the request untouched, as in Kafka. `allow_replication_factor_change` is that of
+KIP-860. Throttles are settings (`leader.replication.throttled.replicas` and others): they are accepted, and no effect
+follows from them.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.access.resources import CLUSTER, Operation
-from barnabas.core.errors import BarnabasError
-from barnabas.core.metadata.reassignments import reassign
+from barnabas.core.errors import BarnabasError, NotController
+from barnabas.core.metadata.reassignments import Target
 from barnabas.edge.kafka.asked import Asked
-from barnabas.edge.kafka.handlers.outcome import DONE, refused
+from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of, refused
 from barnabas.edge.kafka.registry import On, serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
+from barnabas.services.controller_partitions import Outcome
 from barnabas.wire.apis import ALTER_PARTITION_REASSIGNMENTS
 
 if TYPE_CHECKING:
@@ -27,27 +29,27 @@ async def handle(
     broker: Broker, request: message.AlterPartitionReassignmentsRequest, asked: Asked
 ) -> message.AlterPartitionReassignmentsResponse:
     """See the module."""
+    may_change_factor = request.allow_replication_factor_change
+    wanted = [(topic.name, each) for topic in request.topics for each in topic.partitions]
+    targets = [Target(name, each.partition_index, each.replicas) async for name, each in in_turns(wanted)]
+    outcomes: list[Outcome] = []
     try:
         broker.access.authorize(asked.session, Operation.ALTER, CLUSTER)
+        if broker.controller is None:
+            raise NotController("this node is not a controller")
+        async with answered_by(deadline_of(broker, request.timeout)):
+            async for some in broker.controller.partitions.reassign(targets, may_change_factor=may_change_factor):
+                outcomes += some
     except BarnabasError as error:
-        return {**refused(error)}
-    may_change_factor = request.allow_replication_factor_change
+        if not outcomes:
+            return {"allow_replication_factor_change": may_change_factor, "responses": (), **refused(error)}
+        outcomes += [error] * (len(targets) - len(outcomes))
     answers: dict[str, list[message.ReassignablePartitionResponse]] = {topic.name: [] for topic in request.topics}
-    wanted = ((topic.name, each) for topic in request.topics for each in topic.partitions)
-    async for name, each in in_turns(wanted):
-        answers[name].append(_reassign(broker, name, each, may_change_factor=may_change_factor))
+    for target, outcome in zip(targets, outcomes, strict=True):
+        done = refused(outcome) if isinstance(outcome, BarnabasError) else DONE
+        answers[target.topic].append({"partition_index": target.partition, **done})
     return {
         "allow_replication_factor_change": may_change_factor,
         "responses": [{"name": name, "partitions": partitions} for name, partitions in answers.items()],
         **DONE,
     }
-
-
-def _reassign(
-    broker: Broker, topic: str, wanted: message.ReassignablePartition, *, may_change_factor: bool
-) -> message.ReassignablePartitionResponse:
-    try:
-        reassign(broker.image, topic, wanted.partition_index, wanted.replicas, may_change_factor=may_change_factor)
-    except BarnabasError as error:
-        return {"partition_index": wanted.partition_index, **refused(error)}
-    return {"partition_index": wanted.partition_index, **DONE}

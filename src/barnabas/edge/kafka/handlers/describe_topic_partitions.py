@@ -1,7 +1,4 @@
-"""DescribeTopicPartitions, version 0: topics and their partitions in pages, sorted by name.
-
-No replica leaves the in-sync ones while there is one node, so no other is ever eligible to lead.
-"""
+"""DescribeTopicPartitions, version 0: topics and their partitions in pages, sorted by name."""
 
 from __future__ import annotations
 
@@ -119,7 +116,7 @@ def _partition(alive: frozenset[int], state: PartitionState) -> message.Describe
         "leader_epoch": state.leader_epoch,
         "replica_nodes": state.replicas,
         "isr_nodes": state.isr,
-        "eligible_leader_replicas": (),
-        "last_known_elr": (),
+        "eligible_leader_replicas": state.elr,
+        "last_known_elr": state.last_known_elr,
         "offline_replicas": [node for node in state.replicas if node not in alive],
     }

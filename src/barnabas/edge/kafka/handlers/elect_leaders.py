@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.access.resources import CLUSTER, Operation
-from barnabas.core.errors import BarnabasError, ElectionNotNeeded, InvalidRequest
+from barnabas.core.errors import BarnabasError, ElectionNotNeeded, InvalidRequest, NotController
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of, refused
 from barnabas.edge.kafka.registry import On, serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.access import refusal_of
 from barnabas.services.broker import Broker
-from barnabas.services.elections import ElectionType, elect
+from barnabas.services.controller_partitions import ElectionType, Outcome
 from barnabas.wire.apis import ELECT_LEADERS
 
 if TYPE_CHECKING:
@@ -36,30 +36,31 @@ async def handle(broker: Broker, request: message.ElectLeadersRequest, asked: As
         kind = ElectionType(request.election_type)
     except ValueError:
         return _refuse_all(InvalidRequest(f"election type {request.election_type} does not exist"), wanted)
-    deadline = deadline_of(broker, request.timeout)
-    results: list[message.ReplicaElectionResult] = []
-    answers: list[message.PartitionResult] = []
-    places = ((topic, partition) for topic, partitions in wanted for partition in (None, *partitions))
-    async for topic, partition in in_turns(places):
-        if partition is None:
-            answers = []
-            results.append({"topic": topic, "partition_result": answers})
-            continue
-        answer = await _elect(broker, kind, topic, partition, deadline)
-        if not is_all or answer["error_code"] != ElectionNotNeeded.kafka_code:
-            answers.append(answer)
+    places = [(topic, partition) for topic, partitions in wanted for partition in partitions]
+    outcomes = await _elect(broker, kind, places, deadline_of(broker, request.timeout))
+    answers: dict[str, list[message.PartitionResult]] = {topic: [] for topic, _ in wanted}
+    async for (topic, partition), outcome in in_turns(zip(places, outcomes, strict=True)):
+        if not is_all or not isinstance(outcome, ElectionNotNeeded):
+            done = refused(outcome) if isinstance(outcome, BarnabasError) else DONE
+            answers[topic].append({"partition_id": partition, **done})
+    results: list[message.ReplicaElectionResult] = [
+        {"topic": topic, "partition_result": partitions} for topic, partitions in answers.items()
+    ]
     return {"error_code": 0, "replica_election_results": results}
 
 
-async def _elect(
-    broker: Broker, kind: ElectionType, topic: str, partition: int, deadline: float
-) -> message.PartitionResult:
+async def _elect(broker: Broker, kind: ElectionType, places: list[tuple[str, int]], deadline: float) -> list[Outcome]:
+    """What became of each partition: those after the one that ran out of time are answered so, too."""
+    outcomes: list[Outcome] = []
     try:
+        if broker.controller is None:
+            raise NotController("this node is not a controller")
         async with answered_by(deadline):
-            await elect(broker.metadata, kind, topic, partition)
+            async for some in broker.controller.partitions.elect(kind, places):
+                outcomes += some
     except BarnabasError as error:
-        return {"partition_id": partition, **refused(error)}
-    return {"partition_id": partition, **DONE}
+        outcomes += [error] * (len(places) - len(outcomes))
+    return outcomes
 
 
 def _refuse_all(error: BarnabasError, wanted: list[tuple[str, tuple[int, ...]]]) -> message.ElectLeadersResponse:

@@ -41,8 +41,14 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
         int, About(INT, "The number of partitions of __consumer_offsets when it is created.", at_least=1)
     ] = 50
     offsets_topic_replication_factor: Annotated[
-        int, About(SHORT, "The replication factor of __consumer_offsets when it is created.", at_least=1)
-    ] = 1
+        int | None,
+        About(
+            SHORT,
+            "The replication factor of __consumer_offsets when it is created. Unset: 3, or as many as there are nodes "
+            "then, if they are fewer.",
+            at_least=1,
+        ),
+    ] = None
     offsets_topic_segment_bytes: Annotated[
         int,
         About(INT, "The segment size of __consumer_offsets when it is created.", at_least=1024 * 1024),

@@ -56,8 +56,8 @@ _IGNORED: Final = """
     socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.listen.backlog.size
     telemetry.max.bytes
     transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.partition.verification.enable
-    transaction.state.log.load.buffer.size transaction.state.log.min.isr
-    transaction.two.phase.commit.enable unclean.leader.election.interval.ms
+    transaction.state.log.load.buffer.size
+    transaction.two.phase.commit.enable
     unstable.api.versions.enable unstable.feature.versions.enable
 """
 

@@ -69,6 +69,15 @@ class ReplicaSettings(msgspec.Struct, frozen=True, kw_only=True):
     leader_imbalance_check_interval_seconds: Annotated[
         int, About(LONG, "How often the controller looks for preferred leaders that do not lead.", at_least=1)
     ] = 300
+    unclean_leader_election_interval_ms: Annotated[
+        int,
+        About(
+            LONG,
+            "How often the controller elects leaders of partitions without one whose topics allow one that is not in "
+            "sync (unclean.leader.election.enable).",
+            at_least=1,
+        ),
+    ] = 300_000
     leader_imbalance_per_broker_percentage: Annotated[
         int,
         About(

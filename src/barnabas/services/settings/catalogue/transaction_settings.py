@@ -27,8 +27,22 @@ class TransactionSettings(msgspec.Struct, frozen=True, kw_only=True):
         int, About(INT, "The number of partitions of __transaction_state when it is created.", at_least=1)
     ] = 50
     transaction_state_log_replication_factor: Annotated[
-        int, About(SHORT, "The replication factor of __transaction_state when it is created.", at_least=1)
-    ] = 1
+        int | None,
+        About(
+            SHORT,
+            "The replication factor of __transaction_state when it is created. Unset: 3, or as many as there are nodes "
+            "then, if they are fewer.",
+            at_least=1,
+        ),
+    ] = None
+    transaction_state_log_min_isr: Annotated[
+        int,
+        About(
+            INT,
+            "The min.insync.replicas of __transaction_state when it is created, or all its replicas if those are fewer.",
+            at_least=1,
+        ),
+    ] = 2
     transaction_state_log_segment_bytes: Annotated[
         int, About(INT, "The segment size of __transaction_state when it is created.", at_least=1024 * 1024)
     ] = 104_857_600
