@@ -298,7 +298,8 @@ class NodeWorld:
         broker = None if self._node is None else self._node.broker
         for partition in () if broker is None else broker.logs.partitions.values():
             log = partition.log
-            stable, high_watermark = partition.last_stable_offset, partition.high_watermark
+            high_watermark = partition.high_watermark
+            stable = log.last_stable_offset(high_watermark)
             if not log.log_start_offset <= stable <= high_watermark <= log.end_offset:
                 raise Violation(f"{partition}: {log}, stable to {stable}, high watermark {high_watermark}")
 

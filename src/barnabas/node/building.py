@@ -28,6 +28,7 @@ from barnabas.services.settings.live_config import LiveConfig
 from barnabas.services.topics import Topics
 from barnabas.services.transaction_config import TransactionConfig
 from barnabas.services.transactions import TransactionService
+from barnabas.services.watching import Watching
 
 
 def build_broker(
@@ -64,9 +65,10 @@ def build_broker(
     )
     groups = GroupService(coordinators, admission=transactions, clock=ports.clock, dice=ports.dice)
     produce = Produce(ports.clock, ports.threads.compute, logs.data_dir.health, transactions)
-    following = None if neighbours is None else _following(config, ports, metadata, logs, membership, neighbours)
-    if following is not None:
-        metadata.subscribe(following.in_sync.apply)  # before the partitions, which ask who is active
+    replicas = None
+    if neighbours is not None:
+        replicas = _replicas(config, ports, metadata, logs, controller, membership, neighbours)
+        metadata.subscribe(replicas.in_sync.apply)  # before the partitions, which ask who is active
     metadata.subscribe(served.apply)
     metadata.subscribe(coordinators.apply)
     metadata.subscribe(transactions.apply)
@@ -92,15 +94,16 @@ def build_broker(
         membership=membership,
         quorum=QuorumService(metadata, None if neighbours is None else neighbours.voters),
         link=None if neighbours is None else neighbours.controller,
-        replicas=following,
+        replicas=replicas,
     )
 
 
-def _following(
+def _replicas(
     config: BrokerConfig,
     ports: Ports,
     metadata: MetadataLog,
     logs: Logs,
+    controller: Controller,
     membership: Membership,
     neighbours: Neighbours,
 ) -> ReplicaParts:
@@ -114,6 +117,7 @@ def _following(
             metadata.image,
             max_lag_ms=settings.replica_lag_time_max_ms,
         ),
+        Watching(metadata, controller, neighbours.brokers, node_id=config.node_id),
     )
 
 

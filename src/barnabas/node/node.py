@@ -94,8 +94,7 @@ class Node:
             try:
                 await self._take_part(metadata, neighbours, connections)
                 broker.served.start(tasks)
-                assert broker.controller is not None
-                work.append(tasks.create_task(broker.controller.run()))
+                work += self._begin_to_control(broker, tasks)
                 if await self._unless_stopped(self._join(broker, endpoints, data_dir)):
                     self._follow_settings(broker, connections, maintenance)
                     _report(broker, server, connections, maintenance)
@@ -168,6 +167,14 @@ class Node:
         await self._open_logs(broker, data_dir)
         if broker.replicas is not None:
             broker.served.follow_with(broker.replicas.fetchers)
+
+    def _begin_to_control(self, broker: Broker, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Begin what this node does whenever it is the active controller."""
+        assert broker.controller is not None
+        work = [tasks.create_task(broker.controller.run())]
+        if broker.replicas is not None:
+            work.append(tasks.create_task(broker.replicas.watching.run()))
+        return work
 
     def _begin_work(self, broker: Broker, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Begin all that a broker does beside the requests of clients."""

@@ -21,6 +21,7 @@ from barnabas.core.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
     NotCoordinator,
+    NotEnoughReplicas,
     RecordTooLarge,
     StorageExhausted,
 )
@@ -295,6 +296,8 @@ class Coordinator(ABC, Generic[E]):
         """Append keys and values as one batch, under the leader epoch that it coordinates in and no other."""
         if not self.is_current:
             raise NotCoordinator(f"{self.partition.name} is no longer led by this node")
+        if not self.partition.is_alone:
+            self.partition.check_in_sync()
         now_ms = self._clock.now_ms()
         batch = encode_batch(
             [
@@ -325,7 +328,7 @@ class Coordinator(ABC, Generic[E]):
         if isinstance(refusal, InvalidProducerEpoch | InvalidTxnState):  # of the transaction that it was to be in
             _answer([Reply(token, refusal) for token, _ in outcome.replies])
             return
-        if isinstance(refusal, StorageExhausted):
+        if isinstance(refusal, StorageExhausted | NotEnoughReplicas):
             self._refuse_for_now(outcome, refusal)
             return
         if not isinstance(refusal, RecordTooLarge):
@@ -334,8 +337,10 @@ class Coordinator(ABC, Generic[E]):
         log.error("%s: a decision about %s is too large to be written: %s", self.partition.name, self.WHAT, refusal)
         self._give_up(outcome, BarnabasError(f"the decision is too large to be written: {refusal}"))
 
-    def _refuse_for_now(self, outcome: Outcome[E], refusal: StorageExhausted) -> None:
-        """There is no space, or no file descriptor, to write this: clients retry, and a timer fires again."""
+    def _refuse_for_now(self, outcome: Outcome[E], refusal: BarnabasError) -> None:
+        """There is no space or no file descriptor to write this, or too few replicas: clients retry, and a timer fires
+        again.
+        """
         self._give_up(outcome, CoordinatorNotAvailable(f"the {self.WHAT} cannot be written at the moment: {refusal}"))
         if self._firing is not None:
             self._change_timers([SetTimer(self._firing, RETRY_MS)])

@@ -32,7 +32,7 @@ from barnabas.runtime.logs import Logs
 from barnabas.storage.truncate import delete_before, reset_to, truncate_to
 
 if TYPE_CHECKING:
-    from barnabas.runtime.partition import Partition
+    from barnabas.runtime.replica import Replica
 
 log = get_logger("barnabas.replicas")
 
@@ -61,7 +61,7 @@ class Following:
 
     __slots__ = ("_follower", "_logs", "_partition", "leader_id", "on_flushed")
 
-    def __init__(self, partition: "Partition", logs: Logs, *, leader_id: int) -> None:
+    def __init__(self, partition: "Replica", logs: Logs, *, leader_id: int) -> None:
         self._partition = partition
         self._logs = logs
         self.leader_id = leader_id
@@ -81,7 +81,7 @@ class Following:
         return f"Following({self._partition.name} of {self.leader_id} in epoch {self._follower.epoch})"
 
     @property
-    def partition(self) -> "Partition":
+    def partition(self) -> "Replica":
         return self._partition
 
     @property
@@ -185,7 +185,7 @@ class Following:
         follower.note_opened(held.epochs)
         if action.loses_committed:
             log.error(
-                "%s: the leader %s lacks records from offset %d on that were committed (the high watermark is %d): they are "
+                "%s: the leader %s lacks committed records from offset %d on (the high watermark is %d); they are "
                 "removed here, too",
                 partition.name,
                 self.leader_id,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.replica.leader import DEFAULT_MAX_LAG_MS
 
 if TYPE_CHECKING:
-    from barnabas.runtime.partition import Partition
+    from barnabas.runtime.replica import Replica
 
 
 class LedReplicas:
@@ -21,22 +21,22 @@ class LedReplicas:
         self.max_lag_ms = DEFAULT_MAX_LAG_MS
         self.active: dict[int, int] = {}
         """The broker epochs of all nodes that are active, by their ids. Leaders read it as it is at any time."""
-        self.led: dict[Partition, None] = {}
-        self.doubted: dict[Partition, None] = {}
+        self.led: dict[Replica, None] = {}
+        self.doubted: dict[Replica, None] = {}
         """Those in which a follower may have caught up, or that have just begun to be led."""
         self.is_doubted = asyncio.Event()
 
-    def add(self, partition: "Partition") -> None:
+    def add(self, partition: "Replica") -> None:
         """A partition with other replicas is led here."""
         self.led[partition] = None
         self.doubt(partition)
 
-    def discard(self, partition: "Partition") -> None:
+    def discard(self, partition: "Replica") -> None:
         """A partition is no longer led here, or has no other replica any more."""
         self.led.pop(partition, None)
         self.doubted.pop(partition, None)
 
-    def doubt(self, partition: "Partition") -> None:
+    def doubt(self, partition: "Replica") -> None:
         """Somebody should look whether the ISR of a partition is right."""
         self.doubted[partition] = None
         self.is_doubted.set()

@@ -10,7 +10,7 @@ from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Log
 
 if TYPE_CHECKING:
-    from barnabas.runtime.partition import Partition
+    from barnabas.runtime.replica import Replica
 
 
 class Logs:
@@ -18,7 +18,7 @@ class Logs:
 
     def __init__(self, data_dir: DataDir) -> None:
         self.data_dir = data_dir
-        self.partitions: dict[Log, Partition] = {}
+        self.partitions: dict[Log, Replica] = {}
         self.replicas = LedReplicas()
         self.flusher: Flusher
 

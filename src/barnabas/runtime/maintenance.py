@@ -26,7 +26,7 @@ from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Offload
-from barnabas.runtime.partition import Partition
+from barnabas.runtime.replica import Replica
 from barnabas.runtime.scrubbing import Scrubbing
 from barnabas.storage.log import Log
 from barnabas.storage.retention import Removal, begin_retention, close_expired, is_all_due
@@ -181,7 +181,7 @@ class Maintenance:
         async for each, partition in self._each_partition():
             await self._retain(each, partition)
 
-    async def _retain(self, each: Log, partition: Partition) -> None:
+    async def _retain(self, each: Log, partition: Replica) -> None:
         try:
             await self._remove_expired(each, partition)
         except CorruptLog as error:
@@ -190,7 +190,7 @@ class Maintenance:
                 self._unretained[each] = None
                 log.error("retention no longer applies to %s: %s", each.partition, error)
 
-    async def _remove_expired(self, each: Log, partition: Partition) -> None:
+    async def _remove_expired(self, each: Log, partition: Replica) -> None:
         if is_all_due(each, now_ms=self._clock.now_ms(), end_offset=partition.high_watermark):
             await self._flush(each)  # a log that was never flushed would be now, on the loop, before it is closed
             if each not in self._logs.partitions:
@@ -244,7 +244,7 @@ class Maintenance:
         async for each, _ in self._each_partition():
             each.producers.expire(now_ms=self._clock.now_ms(), idle_ms=self._config.producer_id_expiration_ms)
 
-    async def _each_partition(self) -> AsyncIterator[tuple[Log, Partition]]:
+    async def _each_partition(self) -> AsyncIterator[tuple[Log, Replica]]:
         """Every partition that has a log, and still has it when its turn comes."""
         partitions = self._logs.partitions
         for number, each in enumerate(list(partitions), start=1):

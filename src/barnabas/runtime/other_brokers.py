@@ -4,6 +4,7 @@ Which node leads comes from the metadata image at the moment of asking. A broker
 its address may change with each registration.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -22,6 +23,7 @@ Codes = dict[TopicPartition, int]
 
 TRANSACTIONS: Final = "transactions"
 """The purpose of a connection: requests about transactions wait for nothing else."""
+HOLD_TIMEOUT_S: Final = 2.0
 _BATCHED_FROM: Final = 4  # the version of AddPartitionsToTxn that brokers use among themselves
 
 
@@ -111,12 +113,42 @@ class OtherBrokers:
         min_version: int = 0,
     ) -> Any:
         """The answer of a broker; `LeaderNotAvailable` if it is not there, a `PeerError` if it does not answer."""
+        host, port = self._address(node_id)
+        assert self._peers is not None
+        peer = self._peers.at(host, port)
+        return await peer.call(api_key, values, timeout_s=timeout_s, purpose=purpose, min_version=min_version)
+
+    def _address(self, node_id: int) -> tuple[str, int]:
         node = None if node_id == NO_LEADER else self._metadata.image.nodes.get(node_id)
         if node is None or node.is_fenced or self._peers is None:
             raise LeaderNotAvailable(f"broker {node_id} is not available")
         endpoint = node.endpoint(self._listener) if self._listener is not None else node
-        peer = self._peers.at(endpoint.host, endpoint.port)
-        return await peer.call(api_key, values, timeout_s=timeout_s, purpose=purpose, min_version=min_version)
+        return endpoint.host, endpoint.port
+
+    async def hold(self, node_id: int) -> asyncio.Future[None]:
+        """Connect to a broker, and send nothing; the future is done when the connection has ended, and ends it when it
+        is cancelled. An `OSError` if that fails.
+        """
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        async with asyncio.timeout(HOLD_TIMEOUT_S):
+            await loop.create_connection(lambda: _Held(ended), *self._address(node_id))
+        return ended
+
+
+class _Held(asyncio.Protocol):
+    """A connection over which nothing is sent."""
+
+    def __init__(self, ended: asyncio.Future[None]) -> None:
+        self._ended = ended
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Whoever waits for its end no longer wants it once it waits no more.
+        self._ended.add_done_callback(lambda _: transport.close())
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        if not self._ended.done():
+            self._ended.set_result(None)
 
 
 def _by_topic(names: Iterable[TopicPartition]) -> dict[str, list[int]]:

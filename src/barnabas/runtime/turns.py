@@ -11,6 +11,7 @@ An await is a gap: what was looked up before a turn may be gone after it.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from itertools import islice
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -93,6 +94,16 @@ async def pieces(elements: Sequence[T], *, per_turn: int = PER_TURN) -> AsyncIte
         if first:
             await next_turn()
         yield elements[first : first + per_turn]
+
+
+async def batches(elements: Iterable[T], *, per_turn: int = PER_TURN) -> AsyncIterator[list[T]]:
+    """The same for elements that are made as they are asked for."""
+    left, is_first = iter(elements), True
+    while some := list(islice(left, per_turn)):
+        if not is_first:
+            await next_turn()
+        is_first = False
+        yield some
 
 
 def is_over(steps: Generator[None, None, object]) -> bool:

@@ -28,13 +28,15 @@ from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.live_config import LiveConfig
 from barnabas.services.topics import Topics
 from barnabas.services.transactions import TransactionService
+from barnabas.services.watching import Watching
 
 
 class ReplicaParts(NamedTuple):
-    """What a node with others has for partitions of several replicas."""
+    """What a node that has others does for partitions with several replicas."""
 
     fetchers: Fetchers
     in_sync: InSync
+    watching: Watching
 
 
 @dataclass(slots=True, kw_only=True)

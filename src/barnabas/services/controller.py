@@ -294,6 +294,14 @@ class Controller:
             if await self._fence(sessions, node_id):
                 log.warning("broker %d is fenced: no heartbeat came for %d ms", node_id, self._timeout_ms)
 
+    async def fence_gone(self, node_id: int, *, epoch: int) -> None:
+        """Fence a broker whose process has ended. One that has registered again since stays."""
+        sessions = self._leading()
+        node = self._metadata.image.nodes.get(node_id)
+        if node is not None and node.epoch == epoch:
+            sessions.end(node_id)
+            await self._fence(sessions, node_id)
+
     async def _fence(self, sessions: Sessions, node_id: int) -> bool:
         """Fence a broker, unless a heartbeat comes while this waits for its turn."""
 

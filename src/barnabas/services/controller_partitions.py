@@ -1,13 +1,22 @@
 """The controller's side of partitions: their ISRs, their leaders, and where they are moved.
 
+<<<<<<< HEAD
 Only the active controller decides; on any other node `NotController` comes from the commit. Many partitions are decided
 in one commit, each for itself, and some commits after another if there are very many: other changes get their turn.
+=======
+Only the active controller decides; any other node refuses with `NotController`. Several partitions are decided in one
+commit, each for itself.
+>>>>>>> replicas
 
 In the background preferred leaders come back, and leaders that may lack records are elected where that is allowed.
 """
 
 import asyncio
+<<<<<<< HEAD
 from collections.abc import AsyncIterator, Callable, Sequence
+=======
+from collections.abc import Callable, Sequence
+>>>>>>> replicas
 from enum import IntEnum
 from functools import partial
 from typing import Final
@@ -28,7 +37,14 @@ from barnabas.services.settings.broker_config import BrokerConfig
 
 log = get_logger("barnabas.controller")
 
+<<<<<<< HEAD
 PER_COMMIT: Final = 200
+=======
+PER_COMMIT: Final = 50
+"""Partitions that an edge asks for at once: the loop is held while they are decided."""
+
+ISRS_PER_COMMIT: Final = 500
+>>>>>>> replicas
 
 
 class ElectionType(IntEnum):
@@ -74,6 +90,7 @@ class ControlledPartitions:
         """What settings say about the leaders of topics, those of this node's file included."""
         return self._settings.rules
 
+<<<<<<< HEAD
     async def alter_isrs(self, node_id: int, *, broker_epoch: int, changes: Sequence[IsrChange]) -> list[Outcome]:
         """Change the ISRs of partitions as their leader asks for; what became of each, in their order."""
         return await self._metadata.commit(
@@ -101,6 +118,47 @@ class ControlledPartitions:
         """Commit a decision; often it changes nothing, and need not wait for its turn."""
         if not self._metadata.is_active:
             raise NotController("this node is not the active controller")
+=======
+    def check_active(self) -> None:
+        """Refuse if this node is not the active controller."""
+        if not self._metadata.is_active:
+            raise NotController("this node is not the active controller")
+
+    async def alter_isrs(self, node_id: int, *, broker_epoch: int, changes: Sequence[IsrChange]) -> list[Outcome]:
+        """Change the ISRs of partitions as their leader asks for; what became of each, in their order.
+
+        After a failure a leader may ask for thousands: they take several commits.
+        """
+        outcomes: list[Outcome] = []
+        async for some in pieces(changes, per_turn=ISRS_PER_COMMIT):
+            outcomes += await self._metadata.commit(
+                partial(
+                    alter_partitions,
+                    node_id=node_id,
+                    broker_epoch=broker_epoch,
+                    changes=some,
+                    rules=self._settings.rules,
+                )
+            )
+        return outcomes
+
+    async def elect(self, kind: ElectionType, wanted: Sequence[tuple[str, int]]) -> list[Outcome]:
+        """Elect leaders, in one commit; what became of each, in their order."""
+        is_unclean = kind is ElectionType.UNCLEAN
+        return await self._commit_if_needed(
+            partial(elect_leaders, wanted=wanted, is_unclean=is_unclean, rules=self._settings.rules)
+        )
+
+    async def reassign(self, targets: Sequence[Target], *, may_change_factor: bool = True) -> list[Outcome]:
+        """Move partitions to other nodes, or cancel that, in one commit; what became of each, in their order."""
+        return await self._commit_if_needed(
+            partial(alter_all, targets=targets, may_change_factor=may_change_factor, rules=self._settings.rules)
+        )
+
+    async def _commit_if_needed(self, decide: Callable[[Image], MetadataDecision[list[Outcome]]]) -> list[Outcome]:
+        """Commit a decision; often it changes nothing, and need not wait for its turn."""
+        self.check_active()
+>>>>>>> replicas
         decision = decide(self._metadata.image)
         return await self._metadata.commit(decide) if decision.records else decision.reply
 

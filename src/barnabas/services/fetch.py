@@ -93,8 +93,8 @@ class Fetch:
     def look_for_replica(
         self, partition: Partition, wanted: FetchPartition, replica: "Replica | None", *, max_bytes: int, is_first: bool
     ) -> Found:
-        """The same for a replica, which gets everything up to the end of the log. `replica` is who it is, to be noted how
-        far it has come: once for each request.
+        """The same for a replica, which gets everything up to the end of the log. With `replica` it is noted how far
+        that one has come: once for each request.
         """
         check_leader_epoch(partition, wanted.current_leader_epoch)
         log = partition.find_log()

@@ -20,7 +20,8 @@ from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.access.resources import topic as topic_resource
 from barnabas.core.errors import BarnabasError, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.core.fetched import READ_COMMITTED, FetchPartition, FetchRequest, PartitionKey
-from barnabas.runtime.partition import GrowthWaiter, Partition
+from barnabas.runtime.partition import Partition
+from barnabas.runtime.watermark import GrowthWaiter
 from barnabas.services.access import Access
 from barnabas.services.fetch import Fetch, Found, Replica
 from barnabas.services.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchSession, FetchSessions, goes_on

@@ -29,7 +29,7 @@ from barnabas.core.replica.leader import IsrProposal
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.offload import Offload
-from barnabas.runtime.partition import Partition
+from barnabas.runtime.replica import Replica
 from barnabas.runtime.turns import in_turns
 from barnabas.services.membership import Membership
 
@@ -46,7 +46,7 @@ refused like this if the first was carried out. Until then the proposal counts."
 
 
 class _Proposed(NamedTuple):
-    partition: Partition
+    partition: Replica
     proposal: IsrProposal
 
 
@@ -60,7 +60,7 @@ class InSync:
         self._offload = offload
         self._replicas.max_lag_ms = max_lag_ms
         self._look_s = max_lag_ms / 2000  # as Kafka does: nobody is out of sync for more than half as long again
-        self._taken: dict[Partition, IsrProposal] = {}  # what the controller has answered, and the metadata not yet
+        self._taken: dict[Replica, IsrProposal] = {}  # what the controller has answered, and the metadata not yet
         for node in image.nodes.values():
             self._note_node(node)
 
@@ -97,7 +97,7 @@ class InSync:
             if not await self._look_at(doubted):
                 await asyncio.sleep(RETRY_S)
 
-    async def _look_at(self, partitions: dict[Partition, None]) -> bool:
+    async def _look_at(self, partitions: dict[Replica, None]) -> bool:
         """Propose what should change in these; False if some of it is to be tried again."""
         proposed: list[_Proposed] = []
         is_settled = True
@@ -125,7 +125,7 @@ class InSync:
             is_settled &= self._settle(partition, proposal, outcome)
         return is_settled
 
-    def _settle(self, partition: Partition, proposal: IsrProposal, outcome: BarnabasError | None) -> bool:
+    def _settle(self, partition: Replica, proposal: IsrProposal, outcome: BarnabasError | None) -> bool:
         """Take the controller's answer; False if it is to be asked again."""
         if outcome is None:
             log.info("%s: in sync are %s", partition.name, [node for node, _ in proposal.isr])

@@ -28,7 +28,8 @@ from barnabas.core.model import TopicPartition
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.offload import Offload
-from barnabas.runtime.partition import Partition, Replication
+from barnabas.runtime.partition import Partition
+from barnabas.runtime.replica import Replication
 from barnabas.runtime.replicating.fetchers import Fetchers
 from barnabas.runtime.replicating.session import Place
 from barnabas.runtime.turns import pieces

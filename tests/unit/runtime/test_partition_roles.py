@@ -10,7 +10,8 @@ from barnabas.core.model import TopicPartition
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.runtime.flusher import Flusher
 from barnabas.runtime.logs import Logs
-from barnabas.runtime.partition import Partition, Replication
+from barnabas.runtime.partition import Partition
+from barnabas.runtime.replica import Replication
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.testing.disk import SimulatedDisk

@@ -8,6 +8,7 @@ from uuid import UUID
 from barnabas.core.errors import NotController, RequestTimedOut
 from barnabas.core.metadata import Image, NewTopic, create_topic
 from barnabas.core.metadata.brokers import Heartbeat, HeartbeatReply, Registration
+from barnabas.core.metadata.isr import IsrChange
 from barnabas.core.metadata.levels import LATEST_LEVEL, METADATA_VERSION
 from barnabas.core.metadata.quorum import Quorum
 from barnabas.core.metadata.records import Endpoint, MetadataRecord
@@ -162,6 +163,11 @@ class Far:
 
     async def allocate_producer_ids(self, node_id: int, epoch: int) -> range:
         return await self._there("allocate").allocate_producer_ids(node_id, epoch)
+
+    async def alter_partitions(
+        self, node_id: int, *, broker_epoch: int, changes: Sequence[IsrChange]
+    ) -> Sequence[object]:
+        return await self._there("alter").alter_partitions(node_id, broker_epoch=broker_epoch, changes=changes)
 
 
 class ClusterWorld:

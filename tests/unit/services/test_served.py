@@ -32,7 +32,7 @@ def test_files_that_cannot_be_removed_end_neither_the_node_nor_the_wait_for_them
         assert list(broker.served.by_name) == ["other"]
 
     run(scenario)
-    assert "the files of topic t are not removed: the disk is gone" in caplog.text
+    assert "the files of the deleted topic t are not removed: the disk is gone" in caplog.text
 
 
 FAULTS: dict[str, Callable[[SimulatedDisk], None]] = {

@@ -65,7 +65,7 @@ def alter_partitions(
             seen.add(place)
             state, after = _alter(image, node_id, change, rules)
         except BarnabasError as refusal:
-            replies.append(refusal)
+            replies.append(refusal.with_traceback(None))  # which would hold all replies
             continue
         if after is None:
             replies.append(state)

@@ -11,7 +11,7 @@ from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.core.metadata.records import TOPIC_RESOURCE
 from barnabas.services.broker import Broker
 from barnabas.services.session import Principal, Session
-from barnabas.wire.apis import CREATE_TOPICS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA
+from barnabas.wire.apis import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA
 from tests.unit.edge.kafka.clustered import NO_LEADER, Cluster, run
 
 LEADER_NOT_AVAILABLE = 5
@@ -188,25 +188,5 @@ def test_only_who_may_alter_the_cluster_hears_of_the_voters() -> None:
         cluster.brokers[1].access.use(Rules())
         answer = await cluster.ask_controller(1, DESCRIBE_CLUSTER, 1, endpoint_type=2)
         assert (answer.error_code.value, answer.brokers) == (31, ())
-
-    run(scenario)
-
-
-def test_a_topic_of_several_replicas_is_refused_while_nobody_would_copy_its_records() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        for topic in (
-            {"name": "counted", "num_partitions": 1, "replication_factor": 2, "assignments": [], "configs": []},
-            {
-                "name": "assigned",
-                "num_partitions": -1,
-                "replication_factor": -1,
-                "assignments": [{"partition_index": 0, "broker_ids": [1, 2]}],
-                "configs": [],
-            },
-        ):
-            answer = await cluster.ask(2, CREATE_TOPICS, 7, topics=[topic], timeout=30_000, validate_only=False)
-            assert answer.topics[0].error_code.value == 38
-            assert "not supported yet" in answer.topics[0].error_message
-            assert topic["name"] not in cluster.brokers[1].image.topics
 
     run(scenario)

@@ -39,7 +39,7 @@ class TransactionSettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         About(
             INT,
-            "The min.insync.replicas of __transaction_state when it is created, or all its replicas if those are fewer.",
+            "The min.insync.replicas of __transaction_state when it is created, or all replicas if they are fewer.",
             at_least=1,
         ),
     ] = 2

@@ -109,6 +109,13 @@ REQUESTS: dict[Api, list[dict[str, Any]]] = {
         }
         for broker_id, cluster_id in ((2, "another"), (-1, ""))
     ],
+    apis.ALTER_PARTITION: [
+        {
+            "broker_id": broker_id,
+            "topics": [{"topic_id": UUID(int=9), "partitions": [{"partition_index": 0, "new_isr": (1,)}]}],
+        }
+        for broker_id in (1, 9)
+    ],
     apis.BROKER_HEARTBEAT: [{"broker_id": broker_id, "broker_epoch": 0} for broker_id in (1, 9)],
     apis.ALLOCATE_PRODUCER_IDS: [{"broker_id": broker_id, "broker_epoch": 0} for broker_id in (1, 9)],
     apis.UNREGISTER_BROKER: [{"broker_id": broker_id} for broker_id in (1, 9)],

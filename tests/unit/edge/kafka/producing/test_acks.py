@@ -6,7 +6,8 @@ import pytest
 
 from barnabas.core.errors import StorageError
 from barnabas.edge.kafka.producing import RefusedUnanswered
-from barnabas.runtime.partition import Partition, Replication
+from barnabas.runtime.partition import Partition
+from barnabas.runtime.replica import Replication
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import PRODUCE
 from tests.support.served import versions_of
