@@ -1,22 +1,13 @@
 """The controller's side of partitions: their ISRs, their leaders, and where they are moved.
 
-<<<<<<< HEAD
-Only the active controller decides; on any other node `NotController` comes from the commit. Many partitions are decided
-in one commit, each for itself, and some commits after another if there are very many: other changes get their turn.
-=======
 Only the active controller decides; any other node refuses with `NotController`. Several partitions are decided in one
 commit, each for itself.
->>>>>>> replicas
 
 In the background preferred leaders come back, and leaders that may lack records are elected where that is allowed.
 """
 
 import asyncio
-<<<<<<< HEAD
-from collections.abc import AsyncIterator, Callable, Sequence
-=======
 from collections.abc import Callable, Sequence
->>>>>>> replicas
 from enum import IntEnum
 from functools import partial
 from typing import Final
@@ -37,14 +28,10 @@ from barnabas.services.settings.broker_config import BrokerConfig
 
 log = get_logger("barnabas.controller")
 
-<<<<<<< HEAD
-PER_COMMIT: Final = 200
-=======
 PER_COMMIT: Final = 50
 """Partitions that an edge asks for at once: the loop is held while they are decided."""
 
 ISRS_PER_COMMIT: Final = 500
->>>>>>> replicas
 
 
 class ElectionType(IntEnum):
@@ -90,35 +77,6 @@ class ControlledPartitions:
         """What settings say about the leaders of topics, those of this node's file included."""
         return self._settings.rules
 
-<<<<<<< HEAD
-    async def alter_isrs(self, node_id: int, *, broker_epoch: int, changes: Sequence[IsrChange]) -> list[Outcome]:
-        """Change the ISRs of partitions as their leader asks for; what became of each, in their order."""
-        return await self._metadata.commit(
-            lambda image: alter_partitions(
-                image, node_id, broker_epoch=broker_epoch, changes=changes, rules=self._settings.rules
-            )
-        )
-
-    async def elect(self, kind: ElectionType, wanted: Sequence[tuple[str, int]]) -> AsyncIterator[list[Outcome]]:
-        """Elect leaders; yields what became of each, in their order, some at a time."""
-        is_unclean = kind is ElectionType.UNCLEAN
-        async for some in pieces(wanted, per_turn=PER_COMMIT):
-            decide = partial(elect_leaders, wanted=some, is_unclean=is_unclean, rules=self._settings.rules)
-            yield await self._commit_if_needed(decide)
-
-    async def reassign(
-        self, targets: Sequence[Target], *, may_change_factor: bool = True
-    ) -> AsyncIterator[list[Outcome]]:
-        """Move partitions to other nodes, or cancel that; yields what became of each, in their order, some at a time."""
-        async for some in pieces(targets, per_turn=PER_COMMIT):
-            decide = partial(alter_all, targets=some, may_change_factor=may_change_factor, rules=self._settings.rules)
-            yield await self._commit_if_needed(decide)
-
-    async def _commit_if_needed(self, decide: Callable[[Image], MetadataDecision[list[Outcome]]]) -> list[Outcome]:
-        """Commit a decision; often it changes nothing, and need not wait for its turn."""
-        if not self._metadata.is_active:
-            raise NotController("this node is not the active controller")
-=======
     def check_active(self) -> None:
         """Refuse if this node is not the active controller."""
         if not self._metadata.is_active:
@@ -158,7 +116,6 @@ class ControlledPartitions:
     async def _commit_if_needed(self, decide: Callable[[Image], MetadataDecision[list[Outcome]]]) -> list[Outcome]:
         """Commit a decision; often it changes nothing, and need not wait for its turn."""
         self.check_active()
->>>>>>> replicas
         decision = decide(self._metadata.image)
         return await self._metadata.commit(decide) if decision.records else decision.reply
 

@@ -67,11 +67,7 @@ def elect_leaders(
         try:
             decision = elect(image, *place, rules=rules)
         except BarnabasError as refusal:
-<<<<<<< HEAD
-            replies[place] = refusal
-=======
             replies[place] = refusal.with_traceback(None)  # which would hold all replies
->>>>>>> replicas
         else:
             records += decision.records
             replies[place] = decision.reply

@@ -101,11 +101,7 @@ def alter_all(
             seen.add(place)
             decision = alter(image, *target, may_change_factor=may_change_factor, rules=rules)
         except BarnabasError as refusal:
-<<<<<<< HEAD
-            replies.append(refusal)
-=======
             replies.append(refusal.with_traceback(None))  # which would hold all replies
->>>>>>> replicas
         else:
             records += decision.records
             replies.append(decision.reply)

@@ -18,11 +18,7 @@ from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of,
 from barnabas.edge.kafka.registry import On, serves
 from barnabas.runtime.turns import batches
 from barnabas.services.broker import Broker
-<<<<<<< HEAD
-from barnabas.services.controller_partitions import Outcome
-=======
 from barnabas.services.controller_partitions import PER_COMMIT, ControlledPartitions, Outcome
->>>>>>> replicas
 from barnabas.wire.apis import ALTER_PARTITION_REASSIGNMENTS
 
 if TYPE_CHECKING:
@@ -35,29 +31,10 @@ async def handle(
 ) -> message.AlterPartitionReassignmentsResponse:
     """See the module."""
     may_change_factor = request.allow_replication_factor_change
-<<<<<<< HEAD
-    wanted = [(topic.name, each) for topic in request.topics for each in topic.partitions]
-    targets = [Target(name, each.partition_index, each.replicas) async for name, each in in_turns(wanted)]
-    outcomes: list[Outcome] = []
-=======
->>>>>>> replicas
     try:
         broker.access.authorize(asked.session, Operation.ALTER, CLUSTER)
         if broker.controller is None:
             raise NotController("this node is not a controller")
-<<<<<<< HEAD
-        async with answered_by(deadline_of(broker, request.timeout)):
-            async for some in broker.controller.partitions.reassign(targets, may_change_factor=may_change_factor):
-                outcomes += some
-    except BarnabasError as error:
-        if not outcomes:
-            return {"allow_replication_factor_change": may_change_factor, "responses": (), **refused(error)}
-        outcomes += [error] * (len(targets) - len(outcomes))
-    answers: dict[str, list[message.ReassignablePartitionResponse]] = {topic.name: [] for topic in request.topics}
-    for target, outcome in zip(targets, outcomes, strict=True):
-        done = refused(outcome) if isinstance(outcome, BarnabasError) else DONE
-        answers[target.topic].append({"partition_index": target.partition, **done})
-=======
         broker.controller.partitions.check_active()
     except BarnabasError as error:
         return {"allow_replication_factor_change": may_change_factor, "responses": (), **refused(error)}
@@ -71,14 +48,11 @@ async def handle(
         for target, outcome in zip(targets, outcomes, strict=True):
             done = refused(outcome) if isinstance(outcome, BarnabasError) else DONE
             answers[target.topic].append({"partition_index": target.partition, **done})
->>>>>>> replicas
     return {
         "allow_replication_factor_change": may_change_factor,
         "responses": [{"name": name, "partitions": partitions} for name, partitions in answers.items()],
         **DONE,
     }
-<<<<<<< HEAD
-=======
 
 
 async def _reassign(
@@ -89,4 +63,3 @@ async def _reassign(
             return await partitions.reassign(targets, may_change_factor=may_change_factor)
     except BarnabasError as error:
         return [error] * len(targets)
->>>>>>> replicas

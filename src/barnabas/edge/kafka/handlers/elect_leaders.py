@@ -16,11 +16,7 @@ from barnabas.edge.kafka.registry import On, serves
 from barnabas.runtime.turns import batches
 from barnabas.services.access import refusal_of
 from barnabas.services.broker import Broker
-<<<<<<< HEAD
-from barnabas.services.controller_partitions import ElectionType, Outcome
-=======
 from barnabas.services.controller_partitions import PER_COMMIT, ElectionType, Outcome
->>>>>>> replicas
 from barnabas.wire.apis import ELECT_LEADERS
 
 if TYPE_CHECKING:
@@ -41,15 +37,6 @@ async def handle(broker: Broker, request: message.ElectLeadersRequest, asked: As
         kind = ElectionType(request.election_type)
     except ValueError:
         return _refuse_all(InvalidRequest(f"election type {request.election_type} does not exist"), wanted)
-<<<<<<< HEAD
-    places = [(topic, partition) for topic, partitions in wanted for partition in partitions]
-    outcomes = await _elect(broker, kind, places, deadline_of(broker, request.timeout))
-    answers: dict[str, list[message.PartitionResult]] = {topic: [] for topic, _ in wanted}
-    async for (topic, partition), outcome in in_turns(zip(places, outcomes, strict=True)):
-        if not is_all or not isinstance(outcome, ElectionNotNeeded):
-            done = refused(outcome) if isinstance(outcome, BarnabasError) else DONE
-            answers[topic].append({"partition_id": partition, **done})
-=======
     deadline = deadline_of(broker, request.timeout)
     answers: dict[str, list[message.PartitionResult]] = {topic: [] for topic, _ in wanted}
     places = ((topic, partition) for topic, partitions in wanted for partition in partitions)
@@ -58,37 +45,22 @@ async def handle(broker: Broker, request: message.ElectLeadersRequest, asked: As
             if not is_all or not isinstance(outcome, ElectionNotNeeded):
                 done = refused(outcome) if isinstance(outcome, BarnabasError) else DONE
                 answers[topic].append({"partition_id": partition, **done})
->>>>>>> replicas
     results: list[message.ReplicaElectionResult] = [
         {"topic": topic, "partition_result": partitions} for topic, partitions in answers.items()
     ]
     return {"error_code": 0, "replica_election_results": results}
 
 
-<<<<<<< HEAD
-async def _elect(broker: Broker, kind: ElectionType, places: list[tuple[str, int]], deadline: float) -> list[Outcome]:
-    """What became of each partition: those after the one that ran out of time are answered so, too."""
-    outcomes: list[Outcome] = []
-=======
 async def _elect(
     broker: Broker, kind: ElectionType, places: Sequence[tuple[str, int]], deadline: float
 ) -> Sequence[Outcome]:
->>>>>>> replicas
     try:
         if broker.controller is None:
             raise NotController("this node is not a controller")
         async with answered_by(deadline):
-<<<<<<< HEAD
-            async for some in broker.controller.partitions.elect(kind, places):
-                outcomes += some
-    except BarnabasError as error:
-        outcomes += [error] * (len(places) - len(outcomes))
-    return outcomes
-=======
             return await broker.controller.partitions.elect(kind, places)
     except BarnabasError as error:
         return [error] * len(places)
->>>>>>> replicas
 
 
 def _refuse_all(error: BarnabasError, wanted: list[tuple[str, tuple[int, ...]]]) -> message.ElectLeadersResponse:
