@@ -23,6 +23,7 @@ from barnabas.core.model import TopicPartition
 from barnabas.core.replica.follower import Reset, Truncate
 from barnabas.runtime.following import Following
 from barnabas.runtime.partition import Partition
+from barnabas.runtime.replica import Replication
 from barnabas.storage.log import Appended
 from tests.simulation.cluster_checks import Checks
 from tests.simulation.replicas_logs import LogView, Written
@@ -152,8 +153,10 @@ class Truth(Checks):
     def note_watermark(self, partition: Partition) -> None:
         """A node calls everything below its high watermark committed."""
         log, node_id = self.log_of(partition), partition._replication.node_id
-        if log is None or partition.is_deleted or (partition.is_alone and not partition.is_led):
+        if log is None or partition.is_deleted:
             return
+        if not partition.is_led and (partition.is_alone or not log.promise.is_synced):
+            return  # what a power cut has left there is not known to be committed
         held = partition.held_log
         end_offset = 0 if held is None else held.end_offset
         high_watermark = partition.high_watermark
@@ -183,8 +186,7 @@ class Truth(Checks):
         self.require(
             batch.base_offset == log.end_offset, f"{what}: offset {batch.base_offset} follows {log.end_offset}"
         )
-        is_leaders = partition.is_led or not log.promise.is_synced
-        self.require(is_leaders, f"{what}: a follower calls committed what no leader has: {batch}")
+        self.require(partition.is_led, f"{what}: a follower calls committed what no leader has: {batch}")
         log.batches.append(batch)
         log.at[batch.base_offset] = batch
         for offset, value in enumerate(batch.values, start=batch.base_offset):
@@ -269,7 +271,7 @@ def watched(truth: Truth) -> Iterator[None]:
 
 
 def _watch_watermarks(patch: pytest.MonkeyPatch, truth: Truth) -> None:
-    advance, hold, note_followed = Partition._advance, Partition._hold, Partition.note_followed
+    advance, hold, lead, note_followed = Partition._advance, Partition._hold, Partition.lead, Partition.note_followed
 
     def note_advance(partition: Partition, high_watermark: int) -> None:
         before = partition.high_watermark
@@ -284,12 +286,17 @@ def _watch_watermarks(patch: pytest.MonkeyPatch, truth: Truth) -> None:
         truth.note_watermark(partition)
         return log
 
+    def note_lead(partition: Partition, leader_epoch: int, replication: Replication | None = None) -> None:
+        lead(partition, leader_epoch, replication)
+        truth.note_watermark(partition)
+
     def note_leader(partition: Partition, high_watermark: int) -> None:
         note_followed(partition, high_watermark)
         truth.note_watermark(partition)
 
     patch.setattr(Partition, "_advance", note_advance)
     patch.setattr(Partition, "_hold", note_hold)
+    patch.setattr(Partition, "lead", note_lead)
     patch.setattr(Partition, "note_followed", note_leader)
 
 
