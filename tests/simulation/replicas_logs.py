@@ -42,20 +42,20 @@ class _Parsed:
         self.size = 0
         self.batches: list[Written] = []
 
+    def is_start_of(self, file: CachedFile, data: bytes) -> bool:
+        """Whether the file has only grown since."""
+        last = self.batches[-1].data if self.batches else b""
+        return file is self.file and data[self.size - len(last) : self.size] == last
+
 
 class LogView:
-    """The logs on one disk. Files only grow until a crash, or `forget`: what was read is not read again."""
+    """The logs on one disk. What was read of a file that has only grown since is not read again."""
 
     def __init__(self, disk: SimulatedDisk, root: str) -> None:
         self._disk = disk
         self._root = root
         self._boot = disk._boot
         self._parsed: dict[tuple[TopicPartition, bool], dict[str, _Parsed]] = defaultdict(dict)
-
-    def forget(self, partition: TopicPartition) -> None:
-        """A log was cut: read it again."""
-        for is_durable in (False, True):
-            self._parsed.pop((partition, is_durable), None)
 
     def batches(self, partition: TopicPartition, *, is_durable: bool) -> list[Written]:
         """All whole batches of a log; of the durable ones those up to the first that is not."""
@@ -67,7 +67,7 @@ class LogView:
         for name, file in self._files(partition, is_durable=is_durable):
             data = file.durable_bytes() if is_durable else file.read(0, file.size())
             parsed = known.get(name)
-            if parsed is None or parsed.file is not file or len(data) < parsed.size:
+            if parsed is None or not parsed.is_start_of(file, data):
                 parsed = known[name] = _Parsed(file)
             self._parse(parsed, data)
             expected = found[-1].end_offset if found else 0

@@ -17,6 +17,7 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.core.fetched import FetchPartition
 from barnabas.core.metadata.image import Image, PartitionState
 from barnabas.core.metadata.records import NO_LEADER
 from barnabas.core.model import TopicPartition
@@ -78,6 +79,7 @@ class Truth(Checks):
         self.logs: dict[Key, TrueLog] = {}
         self.states: dict[Key, PartitionState] = {}
         self.names: dict[Key, TopicPartition] = {}
+        self.fetched: set[tuple[Key, int, int, int]] = set()  # by replicas, in which leader and broker epoch
         self._newest = -1
         self._views = views
 
@@ -96,6 +98,7 @@ class Truth(Checks):
                 self.states[key] = state
                 if before.get(key) != state:
                     self._note_state(key, before.get(key), state)
+                    self._check_fetched(key, before.get(key), state, image)
 
     def _note_state(self, key: Key, before: PartitionState | None, state: PartitionState) -> None:
         what = f"{self.names[key]}: {state}"
@@ -118,6 +121,20 @@ class Truth(Checks):
         self.counts["leader lost"] += state.leader == NO_LEADER != before.leader
         self.counts["elected from ELR"] += state.leader != before.leader and state.leader in before.elr
         self.counts["reassigned"] += before.replicas != state.replicas
+
+    def _check_fetched(self, key: Key, before: PartitionState | None, state: PartitionState, image: Image) -> None:
+        """Whoever is in sync now has fetched from this leader since it was registered as it is."""
+        if before is None or before.leader_epoch != state.leader_epoch or self.names[key].topic not in self.promises:
+            return
+        for node in set(state.isr) - set(before.isr):
+            fetched = (key, state.leader_epoch, node, image.nodes[node].epoch)
+            self.require(fetched in self.fetched, f"{self.names[key]}: node {node} is in sync unheard of: {state}")
+
+    def note_fetch(self, partition: Partition, replica_id: int, broker_epoch: int) -> None:
+        """A replica fetches from a leader."""
+        assert partition.topic_id is not None
+        key = (partition.topic_id, partition.name.partition)
+        self.fetched.add((key, partition.leader_epoch, replica_id, broker_epoch))
 
     def _check_eligible(self, key: Key, state: PartitionState, when: str) -> None:
         """Whoever may be elected has everything that was committed, on its disk."""
@@ -228,16 +245,18 @@ class Truth(Checks):
         what = f"{log.name}: nodes {before} and {node_id} take records in leader epoch {partition.leader_epoch}"
         self.require(before == node_id, what)
 
-    def note_cut(self, partition: Partition, action: Truncate | Reset, before: int) -> None:
-        """A follower has removed records at the end of its log."""
-        node_id, held = partition._replication.node_id, partition.held_log
-        self._views[node_id].forget(partition.name)
-        log = self.log_of(partition)
-        if log is None or held is None:
+    def note_cut(self, partition: Partition, action: Truncate | Reset) -> None:
+        """A follower is about to remove records at the end of its log."""
+        log, node_id = self.log_of(partition), partition._replication.node_id
+        if log is None:
             return
-        removed = before - held.end_offset
-        self.counts["truncations"] += removed > 0
-        self.counts["records truncated"] += removed
+        end_offset = action.end_offset if isinstance(action, Truncate) else -1
+        batches = self._views[node_id].batches(partition.name, is_durable=False)
+        removed = [batch for batch in batches if batch.end_offset > end_offset]
+        self.counts["truncations"] += bool(removed)
+        self.counts["truncated what it had taken as the leader"] += any(
+            log.writers.get(batch.leader_epoch) == node_id for batch in removed
+        )
         self.require(
             not log.promise.is_synced or not action.loses_committed,
             f"{log.name}: node {node_id} removes what was committed: {action}, the true log ends at {log.end_offset}",
@@ -301,7 +320,11 @@ def _watch_watermarks(patch: pytest.MonkeyPatch, truth: Truth) -> None:
 
 
 def _watch_logs(patch: pytest.MonkeyPatch, truth: Truth) -> None:
-    append, cut = Partition.append, Following._cut
+    append, note_fetch, cut = Partition.append, Partition.note_fetch, Following._cut
+
+    def note_replica(partition: Partition, replica_id: int, wanted: FetchPartition, *, broker_epoch: int) -> None:
+        truth.note_fetch(partition, replica_id, broker_epoch)
+        note_fetch(partition, replica_id, wanted, broker_epoch=broker_epoch)
 
     def note_append(partition: Partition, data: bytearray | memoryview, *, now_ms: int) -> Appended:
         appended = append(partition, data, now_ms=now_ms)
@@ -309,10 +332,9 @@ def _watch_logs(patch: pytest.MonkeyPatch, truth: Truth) -> None:
         return appended
 
     def note_cut(following: Following, action: Truncate | Reset) -> None:
-        held = following.partition.held_log
-        before = 0 if held is None else held.end_offset
+        truth.note_cut(following.partition, action)
         cut(following, action)
-        truth.note_cut(following.partition, action, before)
 
     patch.setattr(Partition, "append", note_append)
+    patch.setattr(Partition, "note_fetch", note_replica)
     patch.setattr(Following, "_cut", note_cut)
