@@ -146,6 +146,7 @@ class Replica(Watermark):
     def hold_log(self) -> None:
         """Take the log that is on disk, whoever leads: for the start of a node."""
         if self._held is None:
+            self._leader = None  # that it leads may be known since before this: of a partition that was empty
             self._hold()
             if self.following is not None:
                 self.following = Following(self, self._logs, leader_id=self.following.leader_id)

@@ -11,6 +11,7 @@ An await is a gap: what was looked up before a turn may be gone after it.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from contextvars import Context
 from itertools import islice
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
@@ -28,19 +29,20 @@ LETTERS: Final = 50
 class _Line:
     """The queue for turns of one loop."""
 
-    __slots__ = ("_is_moving", "_loop", "_waiting")
+    __slots__ = ("_context", "_is_moving", "_loop", "_waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_moving = False
+        self._context = Context()  # of nobody who waits: it moves on for all, whatever becomes of one of them
 
     async def wait(self) -> None:
         waiter = self._loop.create_future()
         self._waiting.append(waiter)
         if not self._is_moving:
             self._is_moving = True
-            self._loop.call_soon(self._move)
+            self._loop.call_soon(self._move, context=self._context)
         await waiter
 
     def _move(self) -> None:
@@ -50,13 +52,13 @@ class _Line:
                 waiter.set_result(None)
                 break
         if self._waiting:
-            self._loop.call_soon(self._rest)
+            self._loop.call_soon(self._rest, context=self._context)
         else:
             self._is_moving = False
 
     def _rest(self) -> None:
         """Called in the turn of the loop in which the item that goes on does its work."""
-        self._loop.call_soon(self._move)
+        self._loop.call_soon(self._move, context=self._context)
 
 
 _lines: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Line]] = WeakKeyDictionary()

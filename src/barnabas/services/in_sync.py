@@ -115,8 +115,9 @@ class InSync:
     async def _propose(self, proposed: Sequence[_Proposed]) -> bool:
         try:
             outcomes = await self._membership.alter_partitions([_change(each) for each in proposed])
-        except UNKNOWN as error:
-            log.info("the ISRs of %d partitions are not changed yet: %s", len(proposed), error)
+        except BarnabasError as error:  # whatever it is, it says nothing of what becomes of them, and may pass
+            say = log.info if isinstance(error, UNKNOWN) else log.warning
+            say("the ISRs of %d partitions are not changed yet: %s", len(proposed), error)
             for each in proposed:
                 self._replicas.doubt(each.partition)
             return False

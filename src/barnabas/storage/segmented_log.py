@@ -330,6 +330,10 @@ class SegmentedLog:
         self._snapshot_size = 0
         self._epoch_file.note_if(self.epochs.truncate_to(end_offset))
 
+    def cut_epochs(self, end_offset: int) -> None:
+        """Forget epochs that begin at `end_offset` or after it: leaders that wrote nothing that is here."""
+        self._epoch_file.note_if(self.epochs.truncate_to(end_offset))
+
     def forget_epochs(self) -> None:
         """Everything was removed: the next append may be of any epoch."""
         self._epoch_file.note_if(self.epochs.truncate_to(0))

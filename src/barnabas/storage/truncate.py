@@ -20,9 +20,10 @@ def truncate_to(log: Log, offset: int) -> int:
     """Remove every batch that ends at or after `offset`; returns the new end offset.
 
     The batch that holds `offset` goes as a whole, and a gap that compaction left ends where the batch before it
-    does, so the log may end below `offset`.
+    does, so the log may end below `offset`. Epochs that begin there go, too, though no record of them may be here.
     """
     if offset >= log.end_offset:
+        log.cut_epochs(offset)
         return log.end_offset
     if offset <= log.segments[0].base_offset:
         reset_to(log, offset)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.core.errors import BarnabasError, NotEnoughReplicas, NotLeaderOrFollower
+from barnabas.core.fetched import FetchPartition
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.runtime.flusher import Flusher
@@ -20,8 +21,10 @@ from tests.unit.runtime.test_partition_transactions import InPlace
 NAME = TopicPartition("t", 0)
 
 
-def made(*, policy: FlushPolicy = FlushPolicy.FSYNC, leader_epoch: int = 0) -> Partition:
-    logs = Logs(DataDir(SimulatedDisk(1), "/data"))
+def made(
+    *, policy: FlushPolicy = FlushPolicy.FSYNC, leader_epoch: int = 0, disk: SimulatedDisk | None = None
+) -> Partition:
+    logs = Logs(DataDir(disk or SimulatedDisk(1), "/data"))
     logs.flusher = Flusher(InPlace(), listener=logs)
     return Partition(NAME, logs, LogConfig(flush_policy=policy), leader_epoch=leader_epoch)
 
@@ -160,5 +163,30 @@ def test_the_watermark_stands_still_while_too_few_are_in_sync() -> None:
         append(partition)
         flush(partition)
         assert partition.high_watermark == 0
+
+    in_loop(scenario)
+
+
+def test_a_leader_that_is_known_before_its_log_is_opened_goes_by_that_log() -> None:
+    """A node that starts hears that it leads before it opens its logs: nobody is in sync who lacks what is in them."""
+
+    def scenario() -> None:
+        disk = SimulatedDisk(1)
+        before = made(disk=disk)
+        append(before)
+        flush(before)
+        data_dir = DataDir(disk, "/data")
+        logs = Logs(data_dir)
+        logs.flusher = Flusher(InPlace(), listener=logs)
+        logs.replicas.active = {1: 5, 2: 6}
+        partition = Partition(NAME, logs, LogConfig(), leader_epoch=1)
+        partition.lead(2, replicated(1, min_insync_replicas=2))
+        assert len(list(data_dir.open_logs(lambda _name: LogConfig()))) == 1
+        partition.hold_log()
+        fetch = FetchPartition(0, current_leader_epoch=2, fetch_offset=0, max_bytes=100, flushed_offset=0)
+        partition.note_fetch(2, fetch, broker_epoch=6)
+        assert partition.propose(now_ms=0) is None
+        partition.note_fetch(2, fetch._replace(fetch_offset=1, flushed_offset=1), broker_epoch=6)
+        assert partition.propose(now_ms=0) is not None
 
     in_loop(scenario)

@@ -5,6 +5,7 @@ from collections.abc import Generator
 from itertools import pairwise
 
 from barnabas.runtime.turns import finish, in_turns, next_turn, pieces
+from barnabas.testing.simulation import Simulation
 
 
 def test_elements_come_so_many_in_a_turn() -> None:
@@ -103,3 +104,24 @@ def test_work_in_steps_gives_what_it_returns() -> None:
         return "done"
 
     assert asyncio.run(finish(steps())) == "done"
+
+
+def test_a_node_that_dies_while_it_waits_for_its_turn_holds_up_no_other_in_a_simulation() -> None:
+    """Simulated nodes share a loop, and so its turns."""
+
+    async def wait_often() -> None:
+        for _ in range(5):
+            await next_turn()
+
+    with Simulation(1) as simulation:
+
+        async def scenario() -> None:
+            dying = [simulation.host("a").start(wait_often()) for _ in range(3)]
+            living = simulation.host("b").start(wait_often())
+            await asyncio.sleep(0)
+            simulation.crash("a")
+            async with asyncio.timeout(1):
+                await living
+            assert not any(task.done() for task in dying)
+
+        simulation.run(scenario)

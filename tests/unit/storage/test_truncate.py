@@ -56,6 +56,18 @@ def at_any_crash(prepare: Callable[[SimulatedDisk], Log], act: Callable[[Log], o
 # The end
 
 
+def test_a_cut_at_the_end_forgets_an_epoch_in_which_nothing_was_written() -> None:
+    """Or a follower that had led without writing would be told again and again that this epoch diverges."""
+    log = new_log(SimulatedDisk())
+    fill(log, 3)
+    log.note_leader_epoch(log.epochs.latest + 1)
+
+    assert truncate_to(log, log.end_offset) == log.end_offset
+
+    assert log.epochs.entries == log.epochs.entries[:1]
+    assert log.epochs.latest == log.epochs.entries[0].epoch
+
+
 @pytest.mark.parametrize("offset", range(12))
 def test_a_cut_at_any_offset_leaves_everything_before(offset: int) -> None:
     disk = SimulatedDisk()

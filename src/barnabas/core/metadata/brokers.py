@@ -143,7 +143,11 @@ def left_without_records(image: Image, records: Iterable[MetadataRecord]) -> lis
 
 
 def _there(image: Image, node_id: int, loss: Loss, rules: RulesOf, *, is_unclean: bool) -> Iterator[PartitionRecord]:
-    """The partitions that change as a broker is active from its registration on, each once."""
+    """The partitions that change as a broker is active from its registration on, each once.
+
+    What it has led before an unclean stop it leads in a new epoch, whatever else changes: it may have lost records that
+    others have, and writes others in their place.
+    """
     changes = itertools.chain(
         forgetting(image, node_id, loss=loss, rules=rules) if loss is not Loss.NOTHING else (),
         with_node(image, node_id, rules=rules),
@@ -153,6 +157,9 @@ def _there(image: Image, node_id: int, loss: Loss, rules: RulesOf, *, is_unclean
     for state in changes:
         if _place_of(state) not in changed:
             changed.add(_place_of(state))
+            before = image.get_topic_by_id(state.topic_id).get_partition(state.partition)
+            if is_unclean and state.leader == node_id and state.leader_epoch == before.leader_epoch:
+                state = msgspec.structs.replace(state, leader_epoch=before.leader_epoch + 1)
             yield state
 
 

@@ -356,10 +356,13 @@ def test_beside_the_controller_the_last_one_leads_on_and_recovers() -> None:
     stop(image, 1, 2)
     take(image, set_configs(image, TOPIC_RESOURCE, "a", {"min.insync.replicas": "1"}))
 
+    before = state_of(image)
+
     restart(image, 0, epoch=50, is_local=True)
 
     state = state_of(image)
     assert (state.leader, state.isr, state.recovery_state) == (0, (0,), RECOVERING)
+    assert state.leader_epoch == before.leader_epoch + 1  # it may have lost what others have, and writes other records
 
 
 # Settings

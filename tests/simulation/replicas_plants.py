@@ -1,0 +1,150 @@
+"""Bugs to plant in the replication of partitions, each of which the simulation has to notice."""
+
+from typing import Any
+
+import pytest
+
+from barnabas.core.errors import BarnabasError
+from barnabas.core.metadata import isr
+from barnabas.core.replica.follower import Fetch, Follower
+from barnabas.core.replica.leader import NO_BROKER_EPOCH, Leader
+from barnabas.core.replica.producers import ProducerStates
+from barnabas.runtime.following import Following
+from barnabas.runtime.logs import Logs
+from barnabas.runtime.partition import Partition
+from barnabas.services import fetch, in_sync
+from barnabas.services.in_sync import InSync
+from barnabas.storage.log import Appended, Log
+from barnabas.storage.truncate import truncate_to
+
+
+def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    note_own = Leader.note_own
+
+    def note_too_much(leader: Leader, *, end_offset: int, durable_end_offset: int) -> int:
+        return note_own(leader, end_offset=end_offset, durable_end_offset=end_offset)
+
+    patch.setattr(Leader, "note_own", note_too_much)
+
+
+def advance_with_too_few_in_sync(patch: pytest.MonkeyPatch) -> None:
+    advance = Leader._advance
+
+    def advance_always(leader: Leader) -> None:
+        minimum, leader.min_insync_replicas = leader.min_insync_replicas, 1
+        advance(leader)
+        leader.min_insync_replicas = minimum
+
+    patch.setattr(Leader, "_advance", advance_always)
+
+
+def truncate_to_the_watermark(patch: pytest.MonkeyPatch) -> None:
+    begin = Following.__init__
+
+    def begin_truncated(following: Following, partition: Partition, logs: Logs, *, leader_id: int) -> None:
+        held = partition.held_log
+        if held is not None:
+            truncate_to(held, partition.high_watermark)
+        begin(following, partition, logs, leader_id=leader_id)
+
+    patch.setattr(Following, "__init__", begin_truncated)
+
+
+def grow_the_isr_too_early(patch: pytest.MonkeyPatch) -> None:
+    def may_join(leader: Leader, replica: int) -> bool:
+        progress = leader._followers[replica]
+        return progress.log_end_offset >= 0 and progress.broker_epoch == leader._active.get(replica)
+
+    patch.setattr(Leader, "_may_join", may_join)
+
+
+def take_a_stale_broker_epoch(patch: pytest.MonkeyPatch) -> None:
+    def may_join(leader: Leader, replica: int) -> bool:
+        progress = leader._followers[replica]
+        is_known = progress.broker_epoch != NO_BROKER_EPOCH and replica in leader._active
+        return is_known and leader._end_of(progress) >= max(leader.high_watermark, leader.start_offset)
+
+    patch.setattr(Leader, "_may_join", may_join)
+    patch.setattr(isr, "_check_eligible", lambda _image, _change: None)
+
+
+def acknowledge_by_offset_alone(patch: pytest.MonkeyPatch) -> None:
+    def keep_waiting(partition: Partition, _error: BarnabasError) -> None:
+        partition._wake()
+        partition._wake_replicas()
+
+    patch.setattr(Partition, "fail_waiters", keep_waiting)
+    patch.setattr(Partition, "find_loss", lambda _partition, _leader_epoch: None)
+
+
+def drop_a_proposal_that_may_be_carried_out(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(in_sync, "OUTDATED", ())
+    patch.setattr(in_sync, "UNKNOWN", ())
+    propose = InSync._propose
+
+    async def propose_once(ours: InSync, proposed: Any) -> bool:
+        is_settled = await propose(ours, proposed)
+        if not is_settled:
+            for each in proposed:
+                each.partition.refuse(each.proposal)
+        return is_settled
+
+    patch.setattr(InSync, "_propose", propose_once)
+
+
+def forget_producers_as_a_follower(patch: pytest.MonkeyPatch) -> None:
+    append_as_follower = Log.append_as_follower
+
+    def append_only(log: Log, data: bytearray | memoryview) -> Appended:
+        appended = append_as_follower(log, data)
+        log.producers = ProducerStates()
+        return appended
+
+    patch.setattr(Log, "append_as_follower", append_only)
+
+
+def count_what_a_follower_has_not_synced(patch: pytest.MonkeyPatch) -> None:
+    ask = Follower._ask
+
+    def boast(follower: Follower) -> Fetch:
+        follower._fetch = ask(follower)._replace(durable_end_offset=follower.end_offset)
+        return follower._fetch
+
+    patch.setattr(Follower, "_ask", boast)
+
+
+def count_fetches_of_another_epoch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fetch, "check_leader_epoch", lambda _partition, _epoch: None)
+    patch.setattr(Leader, "check_epoch", lambda _leader, _epoch: None)
+
+
+def count_what_diverges(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fetch, "_diverging", lambda _partition, _wanted: None)
+
+
+def lead_by_an_empty_log(patch: pytest.MonkeyPatch) -> None:
+    """As it was once: a leader that is elected while its node starts takes any follower for caught up."""
+
+    def hold_log(partition: Partition) -> None:
+        if partition.held_log is None:
+            partition._hold()
+            if partition.following is not None:
+                partition.following = Following(partition, partition._logs, leader_id=partition.following.leader_id)
+
+    patch.setattr(Partition, "hold_log", hold_log)
+
+
+PLANTS = (
+    acknowledge_before_the_sync,
+    advance_with_too_few_in_sync,
+    truncate_to_the_watermark,
+    grow_the_isr_too_early,
+    take_a_stale_broker_epoch,
+    acknowledge_by_offset_alone,
+    drop_a_proposal_that_may_be_carried_out,
+    forget_producers_as_a_follower,
+    count_what_a_follower_has_not_synced,
+    count_fetches_of_another_epoch,
+    count_what_diverges,
+    lead_by_an_empty_log,
+)
