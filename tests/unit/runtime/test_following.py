@@ -326,10 +326,11 @@ def test_a_new_leader_does_not_know_its_watermark_until_its_followers_have_fetch
         follower.flush()
 
         follower.lead(1)
-        assert not follower.partition.knows_its_watermark
+        known = [follower.partition.knows_its_watermark]
         following = leader.follow(FOLLOWER, 1)
         fetch_once(follower, following)
-        assert follower.partition.knows_its_watermark
+        known.append(follower.partition.knows_its_watermark)
+        assert known == [False, True]
         assert follower.partition.high_watermark == 1
 
     in_loop(scenario)

@@ -129,7 +129,7 @@ def _loss_of(image: Image, registration: Registration) -> Loss:
     if None not in (directory_id, registration.directory_id) and directory_id != registration.directory_id:
         return Loss.EVERYTHING
     if known is None and directory_id is None:
-        return Loss.NOTHING  # it is new
+        return Loss.UNKNOWN
     return Loss.NOTHING if known is not None and registration.previous_epoch == known.epoch else Loss.UNSYNCED
 
 
@@ -158,9 +158,8 @@ def _there(image: Image, node_id: int, loss: Loss, rules: RulesOf, *, is_unclean
         if _place_of(state) not in changed:
             changed.add(_place_of(state))
             before = image.get_topic_by_id(state.topic_id).get_partition(state.partition)
-            if is_unclean and state.leader == node_id and state.leader_epoch == before.leader_epoch:
-                state = msgspec.structs.replace(state, leader_epoch=before.leader_epoch + 1)
-            yield state
+            is_same = is_unclean and state.leader == node_id and state.leader_epoch == before.leader_epoch
+            yield msgspec.structs.replace(state, leader_epoch=before.leader_epoch + 1) if is_same else state
 
 
 def _place_of(state: PartitionState) -> tuple[UUID, int]:

@@ -23,6 +23,7 @@ class Loss(Enum):
 
     NOTHING = "it stopped cleanly, or has not stopped"
     UNSYNCED = "it stopped uncleanly: what was not flushed"
+    UNKNOWN = "it was removed, or is new, and nobody knows with which data directory it had its replicas, if any"
     EVERYTHING = "it has another data directory"
 
 
@@ -48,7 +49,7 @@ def without(
 
 def _lost(node_id: int, settings: ElectionRules, loss: Loss) -> tuple[int, ...]:
     """The node, if it may have lost acknowledged records."""
-    is_lost = loss is Loss.EVERYTHING or (loss is Loss.UNSYNCED and not settings.is_flushed)
+    is_lost = loss in (Loss.EVERYTHING, Loss.UNKNOWN) or (loss is Loss.UNSYNCED and not settings.is_flushed)
     return (node_id,) if is_lost else ()
 
 

@@ -1,8 +1,8 @@
 """Fetching from one leader: all partitions that this node follows there, over one connection, in one fetch session.
 
 One request is under way at a time. While records that were fetched are being synced the leader must not keep the next
-request waiting, or it would hear of the sync only when there is something new. Such a request does not wait there. It is
-sent when a sync has ended, or at once while there is much to fetch: so a busy follower fetches on while it syncs. A
+request waiting, or it would hear of the sync only when there is something new. Such a request does not wait there. It
+is sent when a sync has ended, or at once while there is much to fetch: so a busy follower fetches on while it syncs. A
 leader without news has one request waiting.
 
 A partition that is refused is left out of the session for a while; what one meets, the others do not notice. When the
