@@ -59,6 +59,7 @@ def as_we_have_it(entity: Any, version: int) -> FetchRequest:
         ],
         [(topic_of(topic), list(topic.partitions)) for topic in getattr(entity, "forgotten_topics_data", ())],
         uses_topic_ids=version >= 13,
+        replica_epoch=-1 if state is None else state.replica_epoch,
         rack=getattr(entity, "rack_id", ""),
     )
 

@@ -4,7 +4,9 @@ Waiting, limits and sessions are those of the service (`services.fetch_round`). 
 request for many partitions is read and answered in turns with everything else, as it is taken
 (`services.fetch_in_turns`).
 
-Differs from Kafka: no preferred read replicas yet.
+Differs from Kafka: of the nodes that follow a partition, only a consumer that says where it is (`client.rack`) is
+served, where Kafka serves any from version 11 on. Nobody else is sent there, so anybody else has old metadata, and is
+told who leads.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -19,6 +21,7 @@ from barnabas.runtime.connections import Answer, Connection, Slot, Work
 from barnabas.runtime.letting_go import let_go, let_go_flat
 from barnabas.runtime.turns import finish, in_turns, pieces
 from barnabas.services.broker import Broker
+from barnabas.services.closest_replicas import ClosestReplicas
 from barnabas.services.fetch import Found
 from barnabas.services.fetch_in_turns import FetchInTurns
 from barnabas.services.fetch_round import FetchRound, FetchRounds
@@ -54,6 +57,9 @@ class Fetching:
             broker.served,
             broker.access,
             max_bytes=broker.config.fetch_max_bytes,
+            closest=None
+            if broker.config.replicas.replica_selector_class is None
+            else ClosestReplicas(broker.metadata, node_id=broker.config.node_id),
         )
 
     def handle(
@@ -211,6 +217,7 @@ def _fetched(partition: int, found: Found | BarnabasError) -> FetchedPartition:
         found.last_stable_offset,
         found.log_start_offset,
         aborted=found.aborted,
+        preferred_read_replica=found.preferred,
         records=found.records,
         diverging_epoch=found.diverging,
     )
