@@ -11,6 +11,9 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 import barnabas
 from barnabas.client import PartitionInfo
+from barnabas.client.replica_admin import ReplicaAdmin
+from barnabas.client.settings import Settings
+from barnabas.core import model as barnabas_model
 
 pytestmark = pytest.mark.xdist_group("closest_replicas")
 
@@ -46,6 +49,7 @@ class Reader:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": cluster.bootstrap,
+                "log_level": 0,
                 "group.id": "readers",
                 "auto.offset.reset": "error",
                 "statistics.interval.ms": 100,
@@ -104,7 +108,7 @@ class Writer:
     """A producer with default settings, which notes what became of every record."""
 
     def __init__(self, cluster: barnabas.TestCluster) -> None:
-        self._producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        self._producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         self.errors: list[KafkaError] = []
         self._count = 0
 
@@ -121,7 +125,50 @@ class Writer:
             self.errors.append(error)
 
 
+def send_through(writer: Writer, reader: Reader) -> None:
+    written = writer.write(10)
+    assert reader.read(10) == written
+
+
+def move_back(cluster: barnabas.TestCluster, leader: int) -> None:
+    """Have a node lead again that has just been started: the one that leads meanwhile goes on running."""
+    wait_for(lambda: leader in partition_of(cluster).in_sync)
+    admin = ReplicaAdmin(Settings(cluster.bootstrap), WAIT_S)
+    admin.elect_preferred([barnabas_model.TopicPartition("orders", 0)])
+    wait_for(lambda: partition_of(cluster).leader == leader)
+
+
 def test_clients_go_on_by_themselves_when_the_leader_changes(racks: barnabas.TestCluster) -> None:
-    writer = Writer(racks)
+    writer, leader = Writer(racks), partition_of(racks).replicas[0]
     with reading(racks) as reader:
-        assert reader.read(10) == writer.write(10)[:0] or True
+        send_through(writer, reader)
+        racks.nodes[leader - 1].stop()
+        assert partition_of(racks).leader != leader
+        send_through(writer, reader)
+        racks.nodes[leader - 1].start()
+        move_back(racks, leader)
+        send_through(writer, reader)
+        assert (reader.errors, writer.errors) == ([], [])
+
+
+def test_a_consumer_reads_from_the_replica_in_its_rack_and_without_it_from_the_leader(
+    racks: barnabas.TestCluster,
+) -> None:
+    writer, info = Writer(racks), partition_of(racks)
+    leader, closest = info.replicas[0], info.replicas[1]
+    with reading(racks, client_rack=RACKS[closest - 1]) as reader:
+        send_through(writer, reader)
+        reader.wait_until_at(closest)
+        send_through(writer, reader)
+        racks.nodes[closest - 1].kill()
+        wait_for(lambda: closest not in partition_of(racks).in_sync)
+        send_through(writer, reader)
+        reader.wait_until_at(leader)
+        racks.nodes[closest - 1].start()
+        wait_for(lambda: closest in partition_of(racks).in_sync)
+        send_through(writer, reader)
+        reader.wait_until_at(closest)
+        racks.nodes[leader - 1].kill()
+        wait_for(lambda: partition_of(racks).leader not in (leader, -1, None))
+        send_through(writer, reader)
+        assert (reader.errors, writer.errors) == ([], [])
