@@ -309,8 +309,11 @@ async def _form(brokers: dict[int, Broker]) -> None:
             partial(
                 register_node,
                 node_id=node_id,
-                endpoints=[Endpoint("PLAINTEXT", f"n{node_id}.test", 9092)],
-                rack=None,
+                endpoints=[
+                    Endpoint("PLAINTEXT", f"n{node_id}.test", 9092),
+                    Endpoint("OUTSIDE", f"n{node_id}.outside", 9192),
+                ],
+                rack=brokers[node_id].config.broker_rack,
                 incarnation=UUID(int=node_id),
             )
         )
