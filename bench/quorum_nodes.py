@@ -58,6 +58,16 @@ class Nodes:
         """All nodes, whether they run or not."""
         return list(self._ports)
 
+    @property
+    def bootstrap(self) -> str:
+        """Where clients find the cluster."""
+        return ",".join(f"{HOST}:{port}" for port in self._ports.values())
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the nodes that run."""
+        return [process.pid for process in self._processes.values()]
+
     def start(self, *numbers: int) -> None:
         """Start nodes, and wait until each of them says that it is ready: that needs a majority."""
         for number in numbers:
