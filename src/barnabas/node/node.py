@@ -21,16 +21,16 @@ from barnabas.core.model import TopicPartition
 from barnabas.core.raft import voters as raft
 from barnabas.edge.kafka.server import KafkaServer
 from barnabas.node.building import build_broker
+from barnabas.node.limits import connection_limits, maintenance_config
 from barnabas.node.neighbours import Neighbours, raft_config
 from barnabas.node.ports import Ports
-from barnabas.runtime.connections import ConnectionLimits, Connections
+from barnabas.runtime.connections import Connections
 from barnabas.runtime.descriptors import MOST_FILES, share
 from barnabas.runtime.disk_watch import DiskWatch
 from barnabas.runtime.flusher import Flusher
 from barnabas.runtime.log_lines import get_logger, left_out
 from barnabas.runtime.logs import Logs
-from barnabas.runtime.maintenance import Maintenance, MaintenanceConfig
-from barnabas.runtime.memory import max_unread_bytes
+from barnabas.runtime.maintenance import Maintenance
 from barnabas.runtime.metadata_log import MetadataLog, MetadataLogConfig
 from barnabas.runtime.metrics import Reporter
 from barnabas.runtime.turns import in_turns
@@ -38,7 +38,6 @@ from barnabas.services.broker import Broker
 from barnabas.services.formation import configured_voters, open_data_dir, place_of
 from barnabas.services.leftovers import hold_logs, settle_leftovers
 from barnabas.services.opened import tell_damage, tell_recovery
-from barnabas.services.settings.broker_checks import per_ip_overrides
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.catalogue.listener import Listener
 from barnabas.storage.config import LogConfig
@@ -86,7 +85,7 @@ class Node:
             neighbours = self._neighbours(metadata, tasks)
             broker = self._build(metadata, logs, neighbours)
             server = KafkaServer(broker)
-            connections = Connections(server, _limits(broker.live.current), tasks)
+            connections = Connections(server, connection_limits(broker.live.current), tasks)
             endpoints = await self._take_addresses(connections, data_dir)
             flushing = tasks.create_task(logs.flusher.run())
             work: list[asyncio.Task[None]] = []
@@ -274,15 +273,15 @@ class Node:
         return build_broker(self.config, self._ports, metadata, logs, neighbours)
 
     def _maintenance(self, broker: Broker) -> Maintenance:
-        ports, config = self._ports, _maintenance_config(broker.live.current)
+        ports, config = self._ports, maintenance_config(broker.live.current)
         return Maintenance(broker.logs, ports.threads.background, ports.clock, ports.dice, config)
 
     def _follow_settings(self, broker: Broker, connections: Connections, maintenance: Maintenance) -> None:
         """Have the parts of the node that act on settings follow those that are altered while it runs."""
 
         def follow(config: BrokerConfig) -> None:
-            connections.limits = _limits(self._within_shares(config))
-            maintenance.configure(_maintenance_config(config))
+            connections.limits = connection_limits(self._within_shares(config))
+            maintenance.configure(maintenance_config(config))
             self._ports.threads.resize(reads=config.num_io_threads)
 
         broker.live.subscribe(follow)
@@ -367,35 +366,6 @@ def _words_of(error: OSError) -> str:
     if isinstance(error, socket.gaierror) or error.errno is None:
         return error.strerror or str(error)
     return os.strerror(error.errno)
-
-
-def _maintenance_config(config: BrokerConfig) -> MaintenanceConfig:
-    return MaintenanceConfig(
-        retention_check_interval_ms=config.log_retention_check_interval_ms,
-        checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
-        cleaner_enable=config.log_cleaner_enable,
-        cleaner_backoff_ms=config.log_cleaner_backoff_ms,
-        producer_id_expiration_ms=config.producer_id_expiration_ms,
-        scrub_bytes_per_second=config.log_scrub_bytes_per_second,
-        scrub_interval_ms=config.log_scrub_interval_ms,
-    )
-
-
-def _limits(config: BrokerConfig) -> ConnectionLimits:
-    return ConnectionLimits(
-        max_frame_bytes=config.socket_request_max_bytes,
-        max_queued_bytes=config.queued_max_request_bytes,
-        max_in_flight_bytes=config.connection_max_bytes_in_flight,
-        max_frame_s=config.request_receive_timeout_ms / 1000,
-        max_unread_bytes=max_unread_bytes(config.queued_max_response_bytes),
-        max_unread_s=config.response_send_timeout_ms / 1000,
-        max_connections=config.max_connections,
-        max_connections_per_ip=config.max_connections_per_ip,
-        max_connections_per_ip_overrides=per_ip_overrides(config),
-        max_idle_s=config.connections_max_idle_ms / 1000,
-        send_buffer_bytes=config.socket_send_buffer_bytes,
-        receive_buffer_bytes=config.socket_receive_buffer_bytes,
-    )
 
 
 def _log_config(broker: Broker, name: TopicPartition) -> LogConfig:
