@@ -35,9 +35,10 @@ class Writer(threading.Thread):
         self._is_over = threading.Event()
         self.acked: dict[int, RecordPlace] = {}
         self.failed: dict[int, str] = {}
+        self.longest_s = 0.0  # between two acknowledgements, or until the first
 
     def run(self) -> None:
-        number = 0
+        number, last = 0, time.monotonic()
         while not self._is_over.is_set():
             sent = []
             for _ in range(10):
@@ -49,6 +50,8 @@ class Writer(threading.Thread):
                     self.acked[each] = delivery.result(PATIENCE_S)
                 except BarnabasError as error:
                     self.failed[each] = str(error)
+                now = time.monotonic()
+                self.longest_s, last = max(self.longest_s, now - last), now
 
     def stop(self) -> None:
         self._is_over.set()
@@ -140,6 +143,32 @@ def test_no_acknowledged_record_is_lost_when_leaders_are_killed_and_paused(polic
         for writer in writers:
             print(f"{writer.name}: {len(writer.acked)} acknowledged, {len(writer.failed)} not")
             assert not writer.failed, "a client with its default settings heard of it"
+        assert all(" ERROR " not in node.log for node in cluster.nodes)
+
+
+def test_a_rolling_restart_reaches_no_client() -> None:
+    settings = {"log.flush.policy": "fsync", "min.insync.replicas": "2", "default.replication.factor": "3"}
+    with barnabas.cluster(nodes=3, settings=settings) as cluster, Bus(cluster.bootstrap) as bus:
+        bus.create_topic(TOPIC, partitions=PARTITIONS)
+        wait_in_sync(bus)
+        writers = [Writer(cluster.bootstrap, f"writer-{number}") for number in range(WRITERS)]
+        for writer in writers:
+            writer.start()
+        try:
+            wait_acked(writers)
+            for node in cluster.nodes:
+                node.stop()
+                wait_acked(writers)
+                node.start()
+                wait_in_sync(bus)
+        finally:
+            for writer in writers:
+                writer.stop()
+
+        check_log(bus, writers)
+        for writer in writers:
+            print(f"{writer.name}: {len(writer.acked)} acknowledged, longest pause {writer.longest_s:.2f} s")
+            assert not writer.failed
         assert all(" ERROR " not in node.log for node in cluster.nodes)
 
 

@@ -137,7 +137,8 @@ class Following:
         if held is not None:
             before = self._follower.durable_end_offset
             self._follower.note_flushed(held.flushed_offset, generation=self._follower.generation)
-            if self.on_flushed is not None and self._follower.durable_end_offset > before:
+            is_news = self._partition.is_synced and self._follower.durable_end_offset > before
+            if is_news and self.on_flushed is not None:
                 self.on_flushed()
 
     # What is done

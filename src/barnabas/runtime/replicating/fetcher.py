@@ -95,7 +95,9 @@ class Fetcher:
         return not self._followed
 
     def follow(self, place: Place, following: Following) -> None:
-        """Fetch a partition from now on, in the place of what was fetched of it before."""
+        """Fetch a partition from now on, in the place of what was fetched of it before. The same again changes nothing."""
+        if self._followed.get(place) is following:
+            return
         self.leave(place)
         self._followed[place] = following
         following.on_flushed = lambda: self._note_flushed(place)
@@ -156,9 +158,7 @@ class Fetcher:
         self._want_now(place)
 
     def _note_flushed(self, place: Place) -> None:
-        if place in self._unsynced and place not in self._resting:
-            if not self._followed[place].is_unsynced:
-                self._unsynced.discard(place)
+        if place not in self._resting:
             self._want_now(place)
 
     def _begin_anew(self) -> None:
@@ -188,8 +188,9 @@ class Fetcher:
         async for place in in_turns(due, per_turn=PARTITIONS_PER_TURN):
             following = self._followed.get(place)
             fetch = None if following is None or following.is_over else following.next_fetch()
-            if fetch is not None:
+            if fetch is not None and following is not None:
                 wanted[place] = fetch
+                (self._unsynced.add if following.is_unsynced else self._unsynced.discard)(place)
         if self._session.is_new and not wanted:
             await self._news.wait()
             return
@@ -214,7 +215,7 @@ class Fetcher:
     def _limits(self) -> Limits:
         config = self._config
         return Limits(
-            0 if self._unsynced else config.replica_fetch_wait_max_ms,
+            0 if self._unsynced or self._due else config.replica_fetch_wait_max_ms,
             config.replica_fetch_min_bytes,
             config.replica_fetch_response_max_bytes,
             config.replica_fetch_max_bytes,

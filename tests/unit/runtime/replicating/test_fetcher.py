@@ -109,7 +109,8 @@ def _partition(index: int, **more: Any) -> Any:
 class World:
     """A follower whose fetcher runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_flushing: bool = True) -> None:
+        """`is_flushing`: whether the follower syncs what it has fetched by itself."""
         self.leader, self.follower = Side(LEADER), Side(FOLLOWER)
         self.leader.lead()
         self.brokers = Leaders(self.leader)
@@ -118,7 +119,11 @@ class World:
         self.fetcher.follow(PLACE, self.follower.follow(LEADER))
         self._tasks = [
             asyncio.get_running_loop().create_task(each)
-            for each in (self.fetcher.run(), self.follower.logs.flusher.run(), self.leader.logs.flusher.run())
+            for each in (
+                self.fetcher.run(),
+                self.leader.logs.flusher.run(),
+                *([self.follower.logs.flusher.run()] if is_flushing else []),
+            )
         ]
 
     async def __aenter__(self) -> "World":
@@ -180,6 +185,40 @@ def test_a_request_does_not_wait_while_something_is_being_synced() -> None:
                 if each["flushed_offset"] < each["fetch_offset"]
             ]
             assert all(values["max_wait"] == 0 for values in unsynced)
+
+    in_loop(scenario)
+
+
+def test_a_change_of_the_metadata_that_leaves_the_leader_disturbs_nothing() -> None:
+    """Every record about a partition has it followed again, also while what was fetched is being synced."""
+
+    async def scenario() -> None:
+        async with World(is_flushing=False) as world:
+            following = world.follower.partition.following
+            assert following is not None
+            world.leader.append(b"a")
+            await world.until(b"a")
+            assert following.is_unsynced
+            world.fetcher.follow(PLACE, following)
+            await asyncio.sleep(0.2)
+            world.follower.flush()
+            before = asyncio.get_running_loop().time()
+            await world.until_acked(1)
+            assert asyncio.get_running_loop().time() - before < 0.1, "the leader heard of it by chance"
+
+    in_loop(scenario)
+
+
+def test_a_sync_that_ends_while_a_partition_rests_is_told_afterwards() -> None:
+    async def scenario() -> None:
+        async with World(is_flushing=False) as world:
+            world.leader.append(b"a")
+            await world.until(b"a")
+            world.brokers.partition_error = 9
+            await asyncio.sleep(0.6)
+            world.brokers.partition_error = 0
+            world.follower.flush()
+            await world.until_acked(1)
 
     in_loop(scenario)
 
