@@ -95,7 +95,7 @@ class Fetcher:
         return not self._followed
 
     def follow(self, place: Place, following: Following) -> None:
-        """Fetch a partition from now on, in the place of what was fetched of it before. The same again changes nothing."""
+        """Fetch a partition from now on, in place of what was fetched of it before. The same again changes nothing."""
         if self._followed.get(place) is following:
             return
         self.leave(place)
