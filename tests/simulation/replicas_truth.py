@@ -10,7 +10,7 @@ where another one is found.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
@@ -22,6 +22,7 @@ from barnabas.core.metadata.image import Image, PartitionState
 from barnabas.core.metadata.records import NO_LEADER
 from barnabas.core.model import TopicPartition
 from barnabas.core.replica.follower import Reset, Truncate
+from barnabas.core.replica.leader import IsrProposal
 from barnabas.runtime.following import Following
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.replica import Replication
@@ -80,6 +81,8 @@ class Truth(Checks):
         self.states: dict[Key, PartitionState] = {}
         self.names: dict[Key, TopicPartition] = {}
         self.fetched: set[tuple[Key, int, int, int]] = set()  # by replicas, in which leader and broker epoch
+        self.on_proposal: Callable[[int, set[int]], None] = lambda _leader, _joining: None
+        """Called when a leader is about to ask for an ISR that these join."""
         self._newest = -1
         self._views = views
 
@@ -231,9 +234,7 @@ class Truth(Checks):
             return  # deleted, and not known here yet
         ends = {node: self._durable_end(node, log) for node in partition._replication.replicas}
         count = sum(end >= log.end_offset for end in ends.values())
-        self.require(
-            count >= log.promise.needed, f"{what}: {log.end_offset} is committed, and on these disks: {ends}"
-        )
+        self.require(count >= log.promise.needed, f"{what}: {log.end_offset} is committed, and on these disks: {ends}")
         self._check_eligible(key, state, f"{what}: {log.end_offset} is committed, and")
 
     def note_append(self, partition: Partition, appended: Appended) -> None:
@@ -321,6 +322,14 @@ def _watch_watermarks(patch: pytest.MonkeyPatch, truth: Truth) -> None:
 
 def _watch_logs(patch: pytest.MonkeyPatch, truth: Truth) -> None:
     append, note_fetch, cut = Partition.append, Partition.note_fetch, Following._cut
+    propose = Partition.propose
+
+    def note_proposal(partition: Partition, *, now_ms: int) -> IsrProposal | None:
+        proposal = propose(partition, now_ms=now_ms)
+        if proposal is not None:
+            joining = {node for node, _ in proposal.isr} - set(partition._replication.isr)
+            truth.on_proposal(partition._replication.node_id, joining)
+        return proposal
 
     def note_replica(partition: Partition, replica_id: int, wanted: FetchPartition, *, broker_epoch: int) -> None:
         truth.note_fetch(partition, replica_id, broker_epoch)
@@ -337,4 +346,5 @@ def _watch_logs(patch: pytest.MonkeyPatch, truth: Truth) -> None:
 
     patch.setattr(Partition, "append", note_append)
     patch.setattr(Partition, "note_fetch", note_replica)
+    patch.setattr(Partition, "propose", note_proposal)
     patch.setattr(Following, "_cut", note_cut)

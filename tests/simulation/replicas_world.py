@@ -108,6 +108,7 @@ class ReplicaTrouble(Trouble):
     def __init__(self, world: ReplicasWorld, tasks: asyncio.TaskGroup) -> None:
         super().__init__(world, tasks)
         self.world = world
+        self._working: list[asyncio.Task[None]] = []
         self._faults = (
             (self._lose_power, 2),
             (self._lose_power_soon, 2),
@@ -121,12 +122,26 @@ class ReplicaTrouble(Trouble):
             (self._fill_disk, 0.5),
             (self._break_disk, 0.5),
             (self._jump, 0.5),
-            (self._lose_all_power, 1),
+            (self._lose_all_power, 1.5),
             (self._lose_leader, 3),
             (self._isolate_leader, 3),
+            (self._lose_follower, 1),
+            (self._lose_an_answer, 1),
         )
 
+    def suffer_only(self, *names: str) -> None:
+        """Have nothing else go wrong, and these as often as one another."""
+        self._faults = tuple((fault, 1) for fault, _ in self._faults if fault.__name__.strip("_") in names)
+
     async def run(self) -> None:
+        await self.begin()
+        breaking = await self._break_things()
+        self._is_over = True
+        await self._heal(breaking)
+        await self.end()
+
+    async def begin(self) -> None:
+        """Start nodes and clients."""
         world = self.world
         for node in world.nodes:
             node.start()
@@ -135,14 +150,15 @@ class ReplicaTrouble(Trouble):
         await admin.create_all()
         clients: list[Producer | Consumer | Administrator] = [*self._producers(), admin]
         clients += [Consumer(world, f"consumer{number}") for number in range(2)]
-        working = [self._tasks.create_task(client.run()) for client in clients]
-        breaking = await self._break_things()
-        self._is_over = True
-        await self._heal(breaking)
+        self._working = [self._tasks.create_task(client.run()) for client in clients]
+
+    async def end(self) -> None:
+        """All faults are over: everything is well soon, and all that was promised is there."""
+        world = self.world
         await self.until_whole("healing")
         world.is_over = True
         async with self._soon("every client is done"):
-            await asyncio.gather(*working)
+            await asyncio.gather(*self._working)
         await self._write_everywhere()
         await self.until_in_sync()
         await self._read_everything()
@@ -205,6 +221,7 @@ class ReplicaTrouble(Trouble):
     # Faults of several nodes, and of those that lead
 
     async def _lose_all_power(self, _node: ClusterNode) -> None:
+        """At one moment; they come back one after the other."""
         for node in self.world.nodes:
             if node.is_up:
                 node.crash(self._random.choice((Keep.RANDOM, Keep.NOTHING)))
@@ -226,6 +243,38 @@ class ReplicaTrouble(Trouble):
         if self._random.random() < 0.3 and node.is_up:
             node.crash(self._random.choice((None, Keep.RANDOM, Keep.NOTHING)))
             await self._start_again(node)
+        self._network.heal()
+
+    async def _lose_follower(self, node: ClusterNode) -> None:
+        """Have a follower come back that cannot be heard by a leader for a while."""
+        leader = self._some_leader() or node
+        follower = self._random.choice([each for each in self.world.nodes if each is not leader])
+        if follower.is_up:
+            follower.crash(self._random.choice((None, Keep.RANDOM, Keep.NOTHING)))
+        self._network.partition([follower.name], [leader.name], drop=self._random.random() < 0.5)
+        await self._start_again(follower)
+        await asyncio.sleep(self._random.uniform(1, 3))
+        self._network.heal()
+
+    async def _lose_an_answer(self, _node: ClusterNode) -> None:
+        """Have a leader not hear what became of the ISR that it asked for, nor anything of those that are to join it."""
+        asked: asyncio.Future[None] = self._loop.create_future()
+
+        def note(leader: int, joining: set[int]) -> None:
+            mute = {node.node_id for node in self.world.nodes if node.is_active}
+            if joining and leader not in mute and not asked.done():
+                names = [f"node-{number}" for number in sorted(mute | joining)]
+                self._network.partition(names, [f"node-{leader}"], drop=self._random.random() < 0.5, one_way=True)
+                asked.set_result(None)
+
+        self.world.truth.on_proposal = note
+        try:
+            async with asyncio.timeout(5):
+                await asked
+        except TimeoutError:
+            return
+        self.world.counts["answer lost"] += 1
+        await asyncio.sleep(self._random.choice((1, 3, 8)))
         self._network.heal()
 
     def _some_leader(self) -> ClusterNode | None:
@@ -276,10 +325,12 @@ def run_scenario(
         return world.counts, simulation.trace_hash()
 
 
-def run_seed(seed: int) -> tuple[Counter[str], str]:
-    """One run with everything that goes wrong."""
+def run_seed(seed: int, *faults: str) -> tuple[Counter[str], str]:
+    """One run with everything that goes wrong, or with these faults only."""
 
     async def scenario(_world: ReplicasWorld, trouble: ReplicaTrouble) -> None:
+        if faults:
+            trouble.suffer_only(*faults)
         await trouble.run()
 
     return run_scenario(seed, scenario)
