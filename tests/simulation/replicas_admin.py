@@ -43,13 +43,13 @@ class Administrator(Client):
 
     async def run(self) -> None:
         while not self.world.is_over:
-            await asyncio.sleep(self.random.expovariate(1.5))
-            match self.random.randrange(5):
-                case 0:
+            await asyncio.sleep(self.random.expovariate(2))
+            match self.random.randrange(7):
+                case 0 | 1:
                     await self._create_brief()
-                case 1:
+                case 2 | 3:
                     await self._delete_brief()
-                case 2:
+                case 4:
                     await self.elect_preferred()
                 case _:
                     await self._reassign()

@@ -1,12 +1,13 @@
 """What must hold of the records of a simulated cluster after everything that happens.
 
-The *true log* of a partition is what any leader has ever called committed: it grows, and nothing in it changes. Whenever
-a high watermark moves on any node, what is below it is compared with the true log. Whenever the true log grows, it is on
-the disks of enough nodes, and of all that may be elected; whenever the metadata name others that may be elected, those
-have all of it on their disks. `on disk` is what a power cut would leave at that moment, not what a node says.
+The *true log* of a partition is what any leader has ever called committed: it grows, and nothing in it changes.
+Whenever a high watermark moves on any node, what is below it is compared with the true log. Whenever the true log
+grows, it is on the disks of enough nodes, and of all that may be elected; whenever the metadata name others that may be
+elected, those have all of it on their disks. On disk is what a power cut would leave at that moment, not what a node
+says.
 
-Of topics that leave flushing to the operating system a power cut may take what was committed: their true log begins anew
-where another one is found.
+Of topics that leave flushing to the operating system a power cut may take what was committed: their true log begins
+anew where another one is found.
 """
 
 from collections import Counter
@@ -25,7 +26,7 @@ from barnabas.core.replica.follower import Reset, Truncate
 from barnabas.core.replica.leader import IsrProposal
 from barnabas.runtime.following import Following
 from barnabas.runtime.partition import Partition
-from barnabas.runtime.replica import Replication
+from barnabas.runtime.replica import Replica, Replication
 from barnabas.storage.log import Appended
 from tests.simulation.cluster_checks import Checks
 from tests.simulation.replicas_logs import LogView, Written
@@ -162,7 +163,7 @@ class Truth(Checks):
 
     # The data
 
-    def log_of(self, partition: Partition) -> TrueLog | None:
+    def log_of(self, partition: Replica) -> TrueLog | None:
         """The true log of a partition of a topic that this simulation made."""
         promise = self.promises.get(partition.name.topic)
         if promise is None or partition.topic_id is None:
@@ -246,7 +247,7 @@ class Truth(Checks):
         what = f"{log.name}: nodes {before} and {node_id} take records in leader epoch {partition.leader_epoch}"
         self.require(before == node_id, what)
 
-    def note_cut(self, partition: Partition, action: Truncate | Reset) -> None:
+    def note_cut(self, partition: Replica, action: Truncate | Reset) -> None:
         """A follower is about to remove records at the end of its log."""
         log, node_id = self.log_of(partition), partition._replication.node_id
         if log is None:

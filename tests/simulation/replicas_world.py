@@ -2,11 +2,11 @@
 
     PYTHONPATH=. python -m tests.simulation.replicas_world 42
 
-Producers of every kind write, consumers read, topics are created, moved and deleted, while nodes lose power, one, some or
-all at once, die, stop, stand still and are cut off, and disks are slow, full and fail. What must hold is checked whenever
-a watermark moves and whenever the metadata change (`replicas_truth`), and what clients are told at the moment they are
-told (`replicas_clients`). Then all faults are over: within bounded virtual time every partition has a leader and all its
-replicas in sync, writes succeed, and all replicas are the same, byte for byte.
+Producers of every kind write, consumers read, topics are created, moved and deleted, while nodes lose power, one, some
+or all at once, die, stop, stand still and are cut off, and disks are slow, full and fail. What must hold is checked
+whenever a watermark moves and whenever the metadata change (`replicas_truth`), and what clients are told at the moment
+they are told (`replicas_clients`). Then all faults are over: within bounded virtual time every partition has a leader
+and all its replicas in sync, writes succeed, and all replicas are the same, byte for byte.
 """
 
 import asyncio
@@ -22,7 +22,6 @@ from barnabas.core.metadata.records import NO_LEADER
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.testing.disk import Keep, SimulatedCrash
 from barnabas.testing.link import NetworkConfig
-from barnabas.testing.network import LOCALHOST
 from barnabas.testing.simulation import Simulation
 from barnabas.testing.wire_client import ACKS_ALL
 from tests.simulation.cluster_faults import HEALING_S, LOOK_S, Trouble
@@ -257,7 +256,7 @@ class ReplicaTrouble(Trouble):
         self._network.heal()
 
     async def _lose_an_answer(self, _node: ClusterNode) -> None:
-        """Have a leader not hear what became of the ISR that it asked for, nor anything of those that are to join it."""
+        """Have a leader not hear what became of the ISR that it asked for, nor anything of those that join it."""
         asked: asyncio.Future[None] = self._loop.create_future()
 
         def note(leader: int, joining: set[int]) -> None:

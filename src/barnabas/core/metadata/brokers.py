@@ -149,9 +149,12 @@ def _there(image: Image, node_id: int, loss: Loss, rules: RulesOf, *, is_unclean
         if _place_of(state) not in changed:
             changed.add(_place_of(state))
             before = image.get_topic_by_id(state.topic_id).get_partition(state.partition)
-            if is_unclean and state.leader == node_id and state.leader_epoch == before.leader_epoch:
-                state = msgspec.structs.replace(state, leader_epoch=before.leader_epoch + 1)
-            yield state
+            leads_on = state.leader == node_id and state.leader_epoch == before.leader_epoch
+            yield (
+                msgspec.structs.replace(state, leader_epoch=before.leader_epoch + 1)
+                if is_unclean and leads_on
+                else state
+            )
 
 
 def _place_of(state: PartitionState) -> tuple[UUID, int]:
