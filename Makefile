@@ -61,11 +61,11 @@ sim: setup ## Run the simulations with many seeds, and the properties with all e
 chaos: setup ## Kill Spark, its workers and the broker at every step of every sink (long)
 	@TEST_CRASHES=all TEST_CLUSTERS=all $(VENV_PYTHON) -m pytest -ra tests/spark/crashes tests/spark/cluster $(ARGS)
 
-# How often the active controller of a cluster is killed or paused.
+# How often the active controller of a cluster, and leaders of its partitions, are killed or paused.
 KILLS ?= 50
 
-kills: setup ## Kill and pause the active controller of a cluster again and again (KILLS=N, long)
-	@CLUSTER_KILLS=$(KILLS) $(VENV_PYTHON) -m pytest -ra -s tests/system/test_cluster_kills.py $(ARGS)
+kills: setup ## Kill and pause the controller and the leaders of a cluster again and again (KILLS=N, long)
+	@CLUSTER_KILLS=$(KILLS) $(VENV_PYTHON) -m pytest -ra -s tests/system/test_cluster_kills.py tests/system/test_replica_kills.py $(ARGS)
 
 scenarios: setup ## Play the transcripts of tests/scenarios and write down what is printed now
 	@REWRITE_SCENARIOS=1 $(VENV_PYTHON) -m pytest -q tests/scenarios $(ARGS)

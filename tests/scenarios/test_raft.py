@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from barnabas.core.raft import following, leading, membership, voting
+from barnabas.core.raft import following, leading, membership, node, voting
 from barnabas.core.raft.log_view import SnapshotId
 from barnabas.core.raft.messages import (
     BeginQuorumEpochRequest,
@@ -99,6 +99,10 @@ def _always(value: bool) -> Callable[..., bool]:
     return answer
 
 
+def _never_refused(state: RaftState, voter: ReplicaKey) -> None:
+    return None
+
+
 def _without_vote(disk: Disk) -> Restored:
     quorum = disk.quorum._replace(voted=None) if disk.quorum is not None else None
     return _RESTORED(msgspec.structs.replace(disk, quorum=quorum))
@@ -123,11 +127,15 @@ PLANTED: list[tuple[str, object, str, Callable[..., object]]] = [
     ("cut_off_leader", leading, "is_quorum_lost", _always(False)),
     ("pre_vote", voting, "may_grant", _grant_any_pre_vote),
     ("truncate_committed", following, "check_truncation", _always(True)),
+    ("strangers", voting, "is_step", _always(True)),
+    ("strangers", voting, "check_addressee", _never_refused),
+    ("false_answers", node, "is_credible", _always(True)),
+    ("alone", voting, "is_sole_voter", _always(False)),
 ]
 """Mistakes that change a transcript: rules that the simulation seldom or never needs."""
 
 
-@pytest.mark.parametrize(("name", "owner", "rule", "mistake"), PLANTED, ids=[one[0] for one in PLANTED])
+@pytest.mark.parametrize(("name", "owner", "rule", "mistake"), PLANTED, ids=[f"{one[0]}-{one[2]}" for one in PLANTED])
 def test_a_planted_mistake_shows_in_its_transcript(
     name: str, owner: object, rule: str, mistake: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

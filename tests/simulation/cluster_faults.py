@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from barnabas.core.raft.voters import NO_VOTERS
 from barnabas.testing.disk import Keep
 from barnabas.testing.network import LOCALHOST
 from barnabas.testing.wire_client import WireClient
@@ -36,6 +37,8 @@ class Trouble:
             (self._lose_power, 3),
             (self._lose_power_soon, 3),
             (self._stop_cleanly, 1),
+            (self._stay_away, 1),
+            (self._replace_disk, 1),
             (self._pause, 3),
             (self._cut_off, 2),
             (self._split, 2),
@@ -94,7 +97,7 @@ class Trouble:
             node.disk.crash_after(10**9)
             world.simulation.offload(node.name).max_delay_s = USUAL_DELAY_S
             if node.is_up and (node.has_bad_disk or node.is_stopping):
-                node.crash(Keep.RANDOM)
+                node.crash(self._random.choice(KEEPS))
             node.has_bad_disk = False
             if not node.is_up:
                 node.start()
@@ -137,6 +140,28 @@ class Trouble:
     async def _stop_cleanly(self, node: ClusterNode) -> None:
         if node.is_up and not node.is_paused:
             await node.stop()
+        await self._start_again(node)
+
+    async def _stay_away(self, node: ClusterNode) -> None:
+        """For so long that the others have forgotten what it needs of the log."""
+        if node.is_up:
+            node.crash(self._random.choice(KEEPS))
+        await asyncio.sleep(self._random.uniform(4, 9))
+        if not node.is_up:
+            node.start()
+
+    async def _replace_disk(self, node: ClusterNode) -> None:
+        """A node that never votes comes back with an empty disk, as one that joins late."""
+        observers = [each for each in self._world.nodes if not each.is_controller]
+        if node.is_controller and observers:
+            node = self._random.choice(observers)
+        if node.is_controller:
+            return
+        if node.is_up:
+            node.crash(Keep.NOTHING)
+        node.insert_disk()
+        node.format(NO_VOTERS)
+        self._world.counts["empty disk"] += 1
         await self._start_again(node)
 
     async def _start_again(self, node: ClusterNode) -> None:
@@ -198,13 +223,19 @@ class Trouble:
         node.disk.clear_faults()
 
     async def _break_disk(self, node: ClusterNode) -> None:
-        """A sync fails: the process is of no more use until it is started anew."""
+        """A sync fails: the process is of no more use until it is started anew. The next one may read what the disk has
+        not, and goes on until the power is cut.
+        """
         node.has_bad_disk = True
         node.disk.fail_sync(count=1)
         await asyncio.sleep(self._random.uniform(0.2, 2))
         node.disk.clear_faults()
         if node.is_up:
             node.crash(self._random.choice(KEEPS))
+        await self._start_again(node)
+        await asyncio.sleep(self._random.uniform(0, 2))
+        if node.is_up:
+            node.crash(Keep.NOTHING)
         await self._start_again(node)
 
     async def _jump(self, node: ClusterNode) -> None:

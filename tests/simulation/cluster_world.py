@@ -56,10 +56,10 @@ class ClusterNode:
         self.node_id = node_id
         self.name = f"node-{node_id}"
         self.is_controller = is_controller
-        self.directory_id = UUID(int=0xD000 + node_id)
-        self.disk = FragileDisk(world.simulation.random(f"disk/{self.name}"))
-        self.disk.on_crash = self._note_crash
-        world.simulation._disks[self.name] = self.disk
+        self.directory_id: UUID
+        self.disk: FragileDisk
+        self._disks = 0
+        self.insert_disk()
         self.config: BrokerConfig
         self.metadata: MetadataLog | None = None
         self.is_up = self.is_ready = self.is_paused = self.is_stopping = self.has_bad_disk = False
@@ -104,6 +104,18 @@ class ClusterNode:
 
     # Its lives
 
+    def insert_disk(self) -> None:
+        """Give it a disk that is empty, its first or another."""
+        self._disks += 1
+        self.directory_id = UUID(int=self._disks * 0xD000 + self.node_id)
+        self.disk = FragileDisk(self.world.simulation.random(f"disk/{self.name}/{self._disks}"))
+        self.disk.on_crash = self._note_crash
+        self.world.simulation._disks[self.name] = self.disk
+
+    def format(self, voters: VoterSet) -> None:
+        """Make its disk that of the cluster."""
+        format_directory(self.disk, DATA, MetaProperties(CLUSTER, self.node_id, self.directory_id), voters)
+
     def start(self) -> None:
         simulation = self.world.simulation
         self.is_up, self.is_ready = True, False
@@ -130,7 +142,7 @@ class ClusterNode:
         if error is None:
             self._end(None)
         elif self.has_bad_disk and _is_of_the_disk(error):
-            self._end(Keep.RANDOM)
+            self._end(None)
             self.world.counts["gave up on its disk"] += 1
         elif not self.disk._is_down:
             self.world.checks.require(False, f"{self.name} ended by itself: {error!r} {_leaves(error)}")
@@ -170,10 +182,6 @@ class ClusterNode:
         self.metadata = self._node = self._running = None
         self.is_up = self.is_ready = self.is_paused = self.is_stopping = False
         self.disk.crash_after(10**9)
-        if keep is None and self.has_bad_disk:
-            # What a failed sync has dropped is still in the page cache: the next process would read it, and sync it
-            # without an error and without effect. Only a restart of the machine shows what is on the disk.
-            keep = Keep.NOTHING
         if keep is None:
             self.world.simulation.kill(self.name)
         else:
@@ -230,16 +238,10 @@ class ClusterWorld:
         if joins_later and not self.is_static and len(first) > 1 and self.random.random() < 0.4:
             first = first[: self.random.randrange(1, len(first))]
         voters = NO_VOTERS if self.is_static else VoterSet.of(Voter(node.key, (node.endpoint,)) for node in first)
-        snapshot_bytes = self.random.choice((1500, 6000, 10**6))
+        snapshot_bytes = self.random.choice((300, 300, 1500, 10**6))
         for node in self.nodes:
             node.config = self._config(node, snapshot_bytes)
-            is_first = node in first
-            format_directory(
-                node.disk,
-                DATA,
-                MetaProperties(CLUSTER, node.node_id, node.directory_id),
-                voters if is_first else NO_VOTERS,
-            )
+            node.format(voters if node in first else NO_VOTERS)
 
     def _config(self, node: ClusterNode, snapshot_bytes: int) -> BrokerConfig:
         addresses = [(each.node_id, f"{each.name}:{CONTROLLER_PORT}") for each in self.controllers]

@@ -19,7 +19,7 @@ TOPIC_EXISTS: Final = 36
 TOPICS: Final[dict[str, tuple[int, Promise, dict[str, str]]]] = {
     "safe": (2, Promise(3, 2), {}),
     "small": (1, Promise(3, 2), {"internal.segment.bytes": "1024"}),
-    "two": (1, Promise(2, 1), {}),
+    "two": (3, Promise(2, 1), {}),
     "strict": (1, Promise(2, 2), {}),
     "one": (1, Promise(1, 1), {}),
     "unsynced": (1, Promise(3, 2, is_synced=False), {"flush.policy": "os"}),

@@ -273,7 +273,7 @@ class ReplicaTrouble(Trouble):
         except TimeoutError:
             return
         self.world.counts["answer lost"] += 1
-        await asyncio.sleep(self._random.choice((1, 3, 8)))
+        await asyncio.sleep(self._random.choice((1, 6)))
         self._network.heal()
 
     def _some_leader(self) -> ClusterNode | None:

@@ -1,8 +1,9 @@
 """A data directory on a failing disk, driven at random from one seed and compared with a model at every turn.
 
-`run(seed)` does some dozens of operations on up to three logs, cuts the power or kills the process at arbitrary disk
-operations (in the middle of appends, rolls, flushes, cuts, closings and of recovery itself), opens the directory
-again and checks what is there. A failure names its seed; `run` with that seed fails again in the same way.
+`run(seed)` does some dozens of operations on up to three logs, cuts the power, kills the process or has a sync fail at
+arbitrary disk operations (in the middle of appends, rolls, flushes, cuts, closings and of recovery itself), opens the
+directory again, in most cases of a failed sync without a power cut, and checks what is there. A failure names its seed;
+`run` with that seed fails again in the same way.
 
 What must hold after every reopening:
 - everything below the durable offset is there, byte for byte, and what is there is a prefix of what was appended:
@@ -20,7 +21,13 @@ from typing import Final
 
 import msgspec
 
-from barnabas.core.errors import BarnabasError, InvalidProducerEpoch, OffsetOutOfRange, OutOfOrderSequence
+from barnabas.core.errors import (
+    BarnabasError,
+    InvalidProducerEpoch,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    StorageError,
+)
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import iter_batches
 from barnabas.core.records.control import MarkerType, encode_marker
@@ -28,6 +35,7 @@ from barnabas.core.records.record import Record, encode_batch
 from barnabas.storage import segmented_log
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
+from barnabas.storage.disk import SyncFailed
 from barnabas.storage.log import Log
 from barnabas.storage.lookup import get_record, offset_for_timestamp
 from barnabas.storage.retention import apply_retention
@@ -68,6 +76,7 @@ class Machine:
         self.serial = 0
         self.epochs: Counter[TopicPartition] = Counter()  # the latest of each log: the controller never goes back
         self.counts: Counter[str] = Counter()
+        self.is_sync_failing = False
         self.data_dir = self._open()
 
     # Running.
@@ -81,6 +90,8 @@ class Machine:
     def step(self) -> None:
         if self.random.random() < 0.12:
             self.disk.crash_after(self.random.randrange(25))
+        if self.random.random() < 0.04:
+            self._fail_sync()
         self.perform(self.random.choices(RULES, weights=_WEIGHTS)[0])
 
     def perform(self, rule: Callable[["Machine"], None]) -> None:
@@ -90,9 +101,19 @@ class Machine:
         except SimulatedCrash:
             self.counts["crash in " + rule.__name__] += 1
             self._reopen()
+        except (StorageError, SyncFailed):
+            if not self.is_sync_failing:
+                raise
+            self.counts["failed sync in " + rule.__name__] += 1
+            self._reopen()
         else:
             self._check_live()
         self.underway = None
+
+    def _fail_sync(self) -> None:
+        """Have the next sync fail: as much of it is on disk as chance will have it, and all of it can still be read."""
+        self.disk.fail_sync(keep=self.random.choice((Keep.NOTHING, Keep.RANDOM)))
+        self.is_sync_failing = True
 
     def _die(self) -> None:
         """A crash between two operations."""
@@ -104,7 +125,7 @@ class Machine:
         self.plans.clear()
         while True:
             self.counts["crash points"] += 1
-            if self.random.random() < 0.25:
+            if self.random.random() < (0.75 if self.is_sync_failing else 0.25):
                 self.disk.restart()
             else:
                 self.disk.crash(
@@ -119,7 +140,14 @@ class Machine:
             except SimulatedCrash:
                 self.counts["crash in recovery"] += 1
                 continue
+            except StorageError:
+                if not self.is_sync_failing:
+                    raise
+                self.counts["failed sync in recovery"] += 1
+                continue
             break
+        self.disk.clear_faults()
+        self.is_sync_failing = False
         self._check_reopened()
         self._check_live()
 
@@ -130,7 +158,9 @@ class Machine:
         return data_dir
 
     def _tamper(self) -> None:
-        """Remove or spoil files that can be made again."""
+        """Remove or spoil files that can be made again; not while a sync is to fail, which is to be the log's."""
+        if self.is_sync_failing:
+            return
         for partition in self.configs:
             directory = f"{DATA}/{partition}"
             if not self.disk.exists(directory):
@@ -435,7 +465,7 @@ class Machine:
         self.underway = Underway(of, "append")
         try:
             log.append(data, leader_epoch=epoch, now_ms=now_ms)
-        except SimulatedCrash:
+        except (SimulatedCrash, StorageError):
             batches = split(data)
             if batches[0].header.leader_epoch == epoch:  # it got as far as having its offset
                 self.underway.batches = batches

@@ -18,6 +18,7 @@ from tests.simulation.seeded import check_noticed, check_seeds, hash_in_another_
 
 SEEDS = 10
 PLANTED_SEEDS = 30
+NOTICED_BY = {"serve_as_a_deposed_leader": 9}  # or else by the first
 EVENTS = (
     "leader",
     "acknowledged",
@@ -34,6 +35,8 @@ EVENTS = (
     "break_disk",
     "jump",
     "voters changed",
+    "stay_away",
+    "snapshot fetched",
 )
 
 
@@ -118,4 +121,4 @@ def test_the_simulation_notices_a_planted_bug(
 ) -> None:
     plant(monkeypatch)
 
-    check_noticed(run, within=PLANTED_SEEDS)
+    check_noticed(run, within=PLANTED_SEEDS, likely=NOTICED_BY.get(plant.__name__, 0))

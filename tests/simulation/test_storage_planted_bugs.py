@@ -7,19 +7,21 @@ import pytest
 from barnabas.core.errors import BarnabasError
 from barnabas.core.records.batch import BatchHeader
 from barnabas.core.replica.producers import ProducerStates
-from barnabas.storage import recovery, scan
+from barnabas.storage import recovery, renewal, scan
 from barnabas.storage.checkpoints import Checkpoints
 from barnabas.storage.log import Log
 from barnabas.storage.offset_index import DamagedIndex
 from barnabas.storage.producer_files import ProducerFiles
 from barnabas.storage.txn_index import TxnIndex
 from barnabas.storage.unsynced import FlushPlan
+from tests.simulation.seeded import in_turn
 from tests.simulation.storage_machine import run
 from tests.simulation.storage_model import Violation
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
-SEEDS = 200
+SEEDS = 400
+NOTICED_BY = {"end_a_flush_that_a_truncation_overtook": 79, "keep_snapshots_beyond_the_end": 53}  # or by others
 
 
 def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
@@ -72,6 +74,11 @@ def take_what_recovery_found_for_durable(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recovery._Opening, "_settle", lambda _opening, active, _end_offset: active.write_indexes())
 
 
+def take_what_can_be_read_for_written(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(renewal.Rewriting, "_write", lambda _rewriting: None)
+    patch.setattr(renewal.Rewriting, "end", lambda _rewriting: None)
+
+
 def raise_the_recovery_point_without_the_epochs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "write_epochs", lambda _log: None)
 
@@ -104,6 +111,7 @@ def write_a_retry_again(patch: pytest.MonkeyPatch) -> None:
         keep_snapshots_beyond_the_end,
         remove_segments_before_the_start_is_noted,
         take_what_recovery_found_for_durable,
+        take_what_can_be_read_for_written,
         raise_the_recovery_point_without_the_epochs,
         forget_producers_below_the_recovery_point,
         keep_aborted_transactions_that_were_cut,
@@ -113,7 +121,8 @@ def write_a_retry_again(patch: pytest.MonkeyPatch) -> None:
 def test_the_machine_notices_a_planted_bug(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
 
-    caught_by = next((seed for seed in range(SEEDS) if _fails(seed)), None)
+    tried = in_turn(SEEDS, NOTICED_BY.get(plant.__name__, 0))
+    caught_by = next((seed for seed in tried if _fails(seed)), None)
 
     assert caught_by is not None, f"{SEEDS} runs did not notice"
     print(f"caught by seed {caught_by}")

@@ -19,7 +19,7 @@ from uuid import UUID
 import msgspec
 
 from barnabas.core.errors import BarnabasError
-from barnabas.core.metadata import allocate_producer_ids, register_node
+from barnabas.core.metadata import allocate_producer_ids
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import Endpoint as BrokerEndpoint
 from barnabas.core.metadata.records import MetadataRecord, encode_record
@@ -41,6 +41,7 @@ from barnabas.testing.link import NetworkConfig
 from barnabas.testing.simulation import Simulation
 from tests.simulation.node_history import Violation
 from tests.simulation.quorum_support import CLUSTER, HEALING_S, require
+from tests.support.nodes import register_node
 
 FAULTS_S: Final = 10.0
 PORT: Final = 9093

@@ -16,10 +16,13 @@ from typing import Final
 from barnabas.spark.java import find_java
 from barnabas.spark.spark_home import lean_spark_home
 
-# Of a JVM that runs many small things and not for long: what it compiles, it compiles quickly rather than well.
-OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Of a JVM that runs many small things and not for long: what it compiles, it compiles quickly rather than well. Such a
+# JVM has a fifth of the usual room for what it compiled; the session of all tests needs more, or throws away and
+# compiles again half of it. And classes that are loaded are no reason to look for garbage.
+OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -XX:+UseSerialGC"
 # Read by the command of Spark that starts a driver, and by that which starts a master or a worker.
-VARIABLES: Final = ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS")
+SPARK_SUBMIT_OPTS: Final = "SPARK_SUBMIT_OPTS"
+VARIABLES: Final = (SPARK_SUBMIT_OPTS, "SPARK_DAEMON_JAVA_OPTS")
 _TIMEOUT_S: Final = 300.0
 # Some of everything that tests have Spark do, so that its classes are loaded.
 _WORK: Final = """
@@ -66,7 +69,7 @@ def _archive(cache: Path) -> Path:
 def _make(archive: Path) -> None:
     unfinished = archive.with_suffix(f".{os.getpid()}")
     options = f"{OPTIONS} -XX:ArchiveClassesAtExit={unfinished} -Xlog:disable -Xlog:all=error:stderr"
-    environment = {**os.environ, "SPARK_SUBMIT_OPTS": options}
+    environment = {**os.environ, SPARK_SUBMIT_OPTS: options}
     work = archive.with_suffix(".work")
     command = [sys.executable, "-c", _WORK, str(work)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)

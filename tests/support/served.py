@@ -4,11 +4,13 @@ import barnabas.edge.kafka.handlers  # noqa: F401 - they register themselves
 from barnabas.edge.kafka.registry import HANDLERS, SERVED, On, served_on
 from barnabas.wire.apis import Api
 
-__all__ = ["CLIENT_APIS", "HANDLERS", "SERVED", "SERVED_APIS", "versions_of"]
+__all__ = ["CLIENT_APIS", "CONTROLLER_APIS", "HANDLERS", "SERVED", "SERVED_APIS", "versions_of"]
 
 SERVED_APIS = [served.api for _, served in sorted(SERVED.items())]
 CLIENT_APIS = [served.api for served in served_on(On.CLIENTS).values()]
 """Those that are served on listeners for clients."""
+CONTROLLER_APIS = [served.api for served in served_on(On.CONTROLLERS).values()]
+"""Those that are served on listeners for controllers."""
 
 
 def versions_of(api: Api) -> range:

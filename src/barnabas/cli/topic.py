@@ -23,7 +23,10 @@ def create(
     name: Annotated[str, typer.Argument(help="The topic to create.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     partitions: Annotated[int | None, typer.Option(min=1, help="Default: the broker's.")] = None,
-    replication_factor: Annotated[int | None, typer.Option(min=1, help="Default: the broker's.")] = None,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="Replicas of each partition. Default: the broker's.")
+    ] = None,
+    replication_factor: Annotated[int | None, typer.Option(min=1, hidden=True, help="Kafka's name for it.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the topic, NAME=VALUE (repeatable).")
     ] = None,
@@ -35,7 +38,7 @@ def create(
         info = bus.create_topic(
             name,
             partitions=partitions,
-            replication_factor=replication_factor,
+            replication_factor=replication_factor if replicas is None else replicas,
             config=config,
             exist_ok=if_not_exists,
         )

@@ -18,15 +18,31 @@ from barnabas.client.asking import Asking
 from barnabas.client.errors import Unreachable, Unreadable, translate
 from barnabas.core.errors import (
     BarnabasError,
+    FencedLeaderEpoch,
     InvalidTopic,
+    LeaderNotAvailable,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
     PolicyViolation,
+    ReplicaNotAvailable,
     StorageError,
     TopicExists,
+    UnknownLeaderEpoch,
     UnknownTopicOrPartition,
 )
 from barnabas.core.model import NO_OFFSET, TopicPartition
 
 TIMEOUT_S: Final = 30.0
+_MOVED_S: Final = 0.1
+_MOVED: Final = (
+    FencedLeaderEpoch,
+    LeaderNotAvailable,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    ReplicaNotAvailable,
+    UnknownLeaderEpoch,
+)
+"""Refusals that pass: the leader of a partition is another one now, or about to be."""
 _APPEAR_S: Final = 10.0  # how long a new topic may take to be known everywhere
 _RETRY_S: Final = 0.05
 _LIMIT_S: Final = 3.0
@@ -228,15 +244,40 @@ class Topics:
         committed: bool,
         unreadable: dict[TopicPartition, BarnabasError],
     ) -> dict[TopicPartition, int]:
-        """The offsets of the partitions that can be read, and the errors of the others."""
+        """The offsets of the partitions that can be read, and the errors of the others. Where the leader has just moved
+        it is asked again.
+        """
+        found: dict[TopicPartition, int] = {}
+        left = list(partitions)
+        deadline = time.monotonic() + self._timeout_s
+        while left:
+            moved = self._ask_offsets(left, timestamp_ms, committed=committed, found=found, unreadable=unreadable)
+            if not moved:
+                break
+            if time.monotonic() >= deadline:
+                raise next(iter(moved.values()))
+            time.sleep(_MOVED_S)
+            left = list(moved)
+            for name in {key.topic for key in left}:
+                self._metadata(name)  # as librdkafka remembers it
+        return found
+
+    def _ask_offsets(
+        self,
+        partitions: Sequence[TopicPartition],
+        timestamp_ms: int,
+        *,
+        committed: bool,
+        found: dict[TopicPartition, int],
+        unreadable: dict[TopicPartition, BarnabasError],
+    ) -> dict[TopicPartition, BarnabasError]:
+        """Ask once, and note what was found; returns the partitions whose leaders have moved."""
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         spec = _spec_of(timestamp_ms)
         wanted = {confluent_kafka.TopicPartition(key.topic, key.partition): spec for key in partitions}
-        if not wanted:
-            return {}
-        doing = f"look up offsets of topic {next(iter(wanted)).topic!r}"
+        doing = f"look up offsets of topic {partitions[0].topic!r}"
         asked = self._asking.ask(self._admin.list_offsets, wanted, doing=doing, isolation_level=level)
-        found = {}
+        moved: dict[TopicPartition, BarnabasError] = {}
         for each, answer in asked.items():
             key = TopicPartition(each.topic, each.partition)
             try:
@@ -244,11 +285,14 @@ class Topics:
             except StorageError:
                 unreadable[key] = Unreadable(*key)
                 continue
+            except _MOVED as error:
+                moved[key] = error
+                continue
             if offset == confluent_kafka.OFFSET_INVALID:  # what librdkafka says when a leader did not answer in time
                 unreadable[key] = Unreachable(f"cannot look up offsets of {key}: its leader does not answer")
             else:
                 found[key] = offset
-        return found
+        return moved
 
     def _topic(self, name: str) -> Any:
         found = self._metadata(name).get(name)

@@ -28,6 +28,7 @@ class FetchPartition(NamedTuple):
     last_fetched_epoch: int = NO_EPOCH
     max_bytes: int = 0
     flushed_offset: int = -1  # of a follower: what it has on disk
+    log_start_offset: int = -1  # of a follower: where its log starts
 
 
 class FetchRequest(NamedTuple):
@@ -47,3 +48,4 @@ class FetchRequest(NamedTuple):
     forgotten: list[tuple[str | UUID, list[int]]]
     uses_topic_ids: bool = False
     replica_epoch: int = -1  # the broker epoch under which a replica is registered
+    rack: str = ""  # of a consumer: where it is

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
+NO_NODE: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1

@@ -1,7 +1,8 @@
 """The replica of a partition that this node has: its log, and its role.
 
 A partition is led here, or followed, or neither, as the metadata says. One that is not led takes nothing from clients
-and tells them nothing; one that is followed takes what its leader has (`following`). What is asked of a leader is of
+and tells them nothing, but for consumers that read from followers; one that is followed takes what its leader has
+(`following`). What is asked of a leader is of
 its leader epoch: when another begins, or somebody else leads, whoever waits hears so, for the same offset may mean
 other records then. What the watermark is and who is in sync `core.replica.leader` decides.
 
@@ -9,6 +10,7 @@ A partition has no files until something is appended to it. Reading makes none: 
 and the partition is empty from 0 to 0.
 """
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -126,6 +128,12 @@ class Replica(Watermark):
             raise unreadable
         return None
 
+    def find_log_at_any(self) -> Log | None:
+        """As `find_log`, for a consumer that reads from followers, too: up to their own high watermark."""
+        if self.following is None or self.is_deleted or self.name in self._logs.data_dir.unreadable:
+            return self.find_log()
+        return self._held
+
     def open_log(self) -> Log:
         """The log, made if there is none: for whoever is about to append, and for the start of a node."""
         return self._log if self._log is not None else self._open()
@@ -195,6 +203,8 @@ class Replica(Watermark):
         self._logs.replicas.discard(self)
         if was_led:
             self.fail_waiters(self._not_led())
+        else:
+            self._wake()  # who reads from a follower hears of the new leader epoch, too
 
     def _set_replication(self, replication: Replication | None) -> None:
         self._replication = replication or _ALONE
@@ -278,10 +288,15 @@ class Replica(Watermark):
             durable_end_offset=end_offset if flushed_offset < 0 else min(flushed_offset, end_offset),
             broker_epoch=broker_epoch,
             now_ms=self._logs.replicas.now_ms(),
+            log_start_offset=wanted.log_start_offset,
         )
         self._advance(high_watermark)
         if len(leader.isr) < len(self._replication.replicas):
             self._logs.replicas.doubt(self)
+
+    def find_follower(self, nodes: Collection[int], offset: int) -> int | None:
+        """Of these nodes the one that a consumer at `offset` may read from, in the place of this one, which leads."""
+        return None if self._leader is None else self._leader.most_caught_up(nodes, offset)
 
     def propose(self, *, now_ms: int) -> IsrProposal | None:
         """The ISR to ask the controller for, if it should change or its answer is not known; time counts, too."""

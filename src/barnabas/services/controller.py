@@ -22,6 +22,7 @@ from barnabas.core.metadata.brokers import (
     Registration,
     fence,
     heartbeat,
+    left_without_records,
     register,
     take_producer_ids,
     unregister,
@@ -41,6 +42,7 @@ log = get_logger("barnabas.controller")
 
 PRODUCER_IDS_BLOCK: Final = 1000
 RETRY_S: Final = 0.5
+MAX_NAMED: Final = 10
 LATE_MS: Final = 500
 """A timer that is later than this says that this process stood still."""
 
@@ -161,6 +163,7 @@ class Controller:
             self._check_leads(sessions)
             self._note_own(sessions)
         node_id, epoch = registration.node_id, -1
+        lost: list[str] = []
 
         def decide(image: Image) -> MetadataDecision[int]:
             # Decisions are made one at a time, and the one before is in the log: this one is written at its end, or
@@ -177,6 +180,7 @@ class Controller:
                 rules=self.partitions.rules,
             )
             epoch = decision.reply
+            lost[:] = left_without_records(image, decision.records)
             if sessions is not None:
                 # From now on, not from when it is committed: whoever registers under the same id next is refused.
                 sessions.begin(node_id, epoch=epoch, now_ms=_now_ms())
@@ -184,7 +188,9 @@ class Controller:
             return decision
 
         try:
-            return await self._metadata.commit(decide)
+            committed = await self._metadata.commit(decide)
+            _tell_lost(node_id, lost)
+            return committed
         except BarnabasError as error:
             if is_local and self._assume is not None and isinstance(error, StorageExhausted):
                 return int(self._assume(decide))
@@ -322,3 +328,16 @@ class Controller:
 
 def _now_ms() -> int:
     return int(asyncio.get_running_loop().time() * 1000)
+
+
+def _tell_lost(node_id: int, lost: list[str]) -> None:
+    if lost:
+        log.error(
+            "broker %d has come back with another data directory, and nobody else has all records of %d partitions: "
+            "%s%s. They are offline. Delete their topics; or have an unclean leader elected for them, once the old "
+            "disk is back, or to go on without their records",
+            node_id,
+            len(lost),
+            ", ".join(lost[:MAX_NAMED]),
+            ", ..." if len(lost) > MAX_NAMED else "",
+        )

@@ -16,11 +16,12 @@ from barnabas.core.errors import (
     CorruptLog,
     FencedLeaderEpoch,
     NotLeaderOrFollower,
+    OffsetNotAvailable,
     OffsetOutOfRange,
     UnknownLeaderEpoch,
 )
 from barnabas.core.fetched import FetchPartition
-from barnabas.core.model import NO_EPOCH
+from barnabas.core.model import NO_EPOCH, NO_NODE
 from barnabas.core.records.batch import Buffer
 from barnabas.core.replica.leader_epochs import EpochEnd
 from barnabas.runtime.offload import Offload
@@ -36,6 +37,7 @@ class Found:
     """The available records of one partition, located but not read."""
 
     partition: Partition
+    log: Log | None  # None: nothing was ever written
     offset: int
     high_watermark: int
     last_stable_offset: int
@@ -43,6 +45,7 @@ class Found:
     bound: int
     max_bytes: int
     cuts: int  # of the log, when it was looked at
+    leader_epoch: int  # then
     diverging: EpochEnd | None = None
     plan: ReadPlan | None = None  # what is left to a thread
     slice: Slice | None = None
@@ -50,26 +53,50 @@ class Found:
     records: "Buffer | UnreadRecords" = b""
     error: BarnabasError | None = None  # what came in the way of reading it
     aborted: tuple[tuple[int, int], ...] | None = None
+    preferred: int = NO_NODE  # the replica to read from instead
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the log is no longer what it was: truncated, let go, or led by somebody else."""
+        log, partition = self.log, self.partition
+        return (
+            log is None
+            or log.cuts != self.cuts
+            or partition.leader_epoch != self.leader_epoch
+            or partition.held_log is not log
+        )
 
 
 class Fetch:
-    """The verb: read from partitions that this node leads."""
+    """The verb: read from partitions that this node leads; for those who may, from partitions that it follows."""
 
     def __init__(self, offload: Offload) -> None:
         self._offload = offload
 
     def look(
-        self, partition: Partition, wanted: FetchPartition, *, is_committed: bool, max_bytes: int, is_first: bool
+        self,
+        partition: Partition,
+        wanted: FetchPartition,
+        *,
+        is_committed: bool,
+        max_bytes: int,
+        is_first: bool,
+        at_any: bool = False,
+        preferred: int = NO_NODE,
     ) -> Found:
-        """Locate the records of one partition. `is_first`: nothing was found yet, so one batch may exceed the limit."""
+        """Locate the records of one partition. `is_first`: nothing was found yet, so one batch may exceed the limit.
+
+        `at_any`: of a partition that is followed here, too. With a `preferred` replica the records are found there.
+        """
         check_leader_epoch(partition, wanted.current_leader_epoch)
-        log = partition.find_log()
+        log = partition.find_log_at_any() if at_any else partition.find_log()
         if log is None:
             return _look_at_nothing(partition, wanted)
         high_watermark = partition.high_watermark
         stable = log.last_stable_offset(high_watermark)
         found = Found(
             partition=partition,
+            log=log,
             offset=wanted.fetch_offset,
             high_watermark=high_watermark,
             last_stable_offset=stable,
@@ -77,9 +104,13 @@ class Fetch:
             bound=stable if is_committed else high_watermark,
             max_bytes=min(wanted.max_bytes, max_bytes),
             cuts=log.cuts,
+            leader_epoch=partition.leader_epoch,
+            preferred=preferred,
         )
+        if preferred != NO_NODE:
+            return found
         if wanted.last_fetched_epoch != NO_EPOCH:
-            found.diverging = _diverging(partition, wanted)
+            found.diverging = _diverging(partition, wanted, log)
             if found.diverging is not None:
                 return found
         log.check_readable(wanted.fetch_offset)
@@ -107,7 +138,8 @@ class Fetch:
         return found
 
     def _locate(self, found: Found, *, is_first: bool) -> None:
-        plan = found.partition.log.begin_read(found.offset, end_offset=found.bound)
+        assert found.log is not None
+        plan = found.log.begin_read(found.offset, end_offset=found.bound)
         if plan is None or (found.max_bytes <= 0 and not is_first):
             return
         if not plan.is_fresh:
@@ -126,7 +158,7 @@ class Fetch:
                 is_complete = False
             elif each.slice is None:
                 continue
-            elif not each.partition.has_log or each.partition.log.cuts != each.cuts:
+            elif each.is_stale:
                 each.slice = None  # the client gets nothing now, and asks again
             elif each.slice.size > max_bytes:
                 each.records, each.slice = UnreadRecords(each, each.slice, self._offload), None
@@ -148,7 +180,7 @@ class Fetch:
         is_first = is_first and not any(each.records for each in found)
         await self._offload.run(lambda: self._read_all(left, max_bytes, is_first=is_first))
         for each in left:
-            if not each.partition.has_log or each.partition.log.cuts != each.cuts:
+            if each.is_stale:
                 each.records = b""
 
     def _read_all(self, found: Sequence[Found], max_bytes: int, *, is_first: bool) -> None:
@@ -161,7 +193,8 @@ class Fetch:
 
     def _read_blocking(self, found: Found, max_bytes: int, *, is_first: bool) -> int:
         """Locate and read one partition's records; returns the number of bytes read."""
-        log = found.partition.log
+        log = found.log
+        assert log is not None
         size = 0
         try:
             if found.plan is not None:
@@ -196,6 +229,7 @@ class Replica(NamedTuple):
 def _look_at_end(partition: Partition, log: Log, wanted: FetchPartition, max_bytes: int) -> Found:
     found = Found(
         partition=partition,
+        log=log,
         offset=wanted.fetch_offset,
         high_watermark=partition.high_watermark,
         last_stable_offset=partition.high_watermark,
@@ -203,9 +237,10 @@ def _look_at_end(partition: Partition, log: Log, wanted: FetchPartition, max_byt
         bound=log.end_offset,
         max_bytes=min(wanted.max_bytes, max_bytes),
         cuts=log.cuts,
+        leader_epoch=partition.leader_epoch,
     )
     if wanted.last_fetched_epoch != NO_EPOCH:
-        found.diverging = _diverging(partition, wanted)
+        found.diverging = _diverging(partition, wanted, log)
     if found.diverging is None:
         log.check_readable(wanted.fetch_offset)
     return found
@@ -213,9 +248,20 @@ def _look_at_end(partition: Partition, log: Log, wanted: FetchPartition, max_byt
 
 def _look_at_nothing(partition: Partition, wanted: FetchPartition) -> Found:
     """The answer for a partition that was never written to. Reading creates no files."""
-    found = Found(partition, wanted.fetch_offset, 0, 0, 0, bound=0, max_bytes=0, cuts=0)
+    found = Found(
+        partition,
+        None,
+        wanted.fetch_offset,
+        high_watermark=0,
+        last_stable_offset=0,
+        log_start_offset=0,
+        bound=0,
+        max_bytes=0,
+        cuts=0,
+        leader_epoch=partition.leader_epoch,
+    )
     if wanted.last_fetched_epoch != NO_EPOCH:
-        found.diverging = _diverging(partition, wanted)
+        found.diverging = _diverging(partition, wanted, None)
     if found.diverging is None and wanted.fetch_offset != 0:
         raise OffsetOutOfRange(
             f"offset {wanted.fetch_offset} is not in {partition.name}, which is empty and starts at 0"
@@ -233,7 +279,8 @@ class UnreadRecords:
     __slots__ = ("_cuts", "_file", "_first", "_left", "_log", "_offload", "_position")
 
     def __init__(self, found: Found, located: Slice, offload: Offload, *, first: bytes = b"") -> None:
-        self._log = found.partition.log
+        assert found.log is not None
+        self._log = found.log
         self._cuts = found.cuts
         self._file = located.file
         self._position = located.position + len(first)
@@ -285,7 +332,8 @@ class UnreadRecords:
 
 def _aborted(found: Found) -> tuple[tuple[int, int], ...]:
     """The aborted transactions that have records in what was found: producer id and first offset of each."""
-    aborted = aborted_transactions(found.partition.log, found.offset, found.bound)
+    assert found.log is not None
+    aborted = aborted_transactions(found.log, found.offset, found.bound)
     return tuple((each.producer_id, each.first_offset) for each in aborted)
 
 
@@ -298,11 +346,14 @@ def check_leader_epoch(partition: Partition, epoch: int) -> None:
     raise UnknownLeaderEpoch(f"{partition.name} is led in epoch {partition.leader_epoch}; {epoch} is unknown")
 
 
-def _diverging(partition: Partition, wanted: FetchPartition) -> EpochEnd | None:
+def _diverging(partition: Partition, wanted: FetchPartition, log: Log | None) -> EpochEnd | None:
     """Where the client's history diverged from the log, if it did: it read records that no longer exist."""
-    end = partition.epoch_end(wanted.last_fetched_epoch)
+    epoch = wanted.last_fetched_epoch
+    end = partition.epoch_end(epoch) if log is None else log.epoch_end(epoch)
     if end.epoch == NO_EPOCH:
         raise OffsetOutOfRange(f"{partition.name} does not know epoch {wanted.last_fetched_epoch}")
     if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:
+        if not partition.is_led:  # it may just not have come that far
+            raise OffsetNotAvailable(f"{partition.name} is behind at this replica: ask the leader")
         return end
     return None

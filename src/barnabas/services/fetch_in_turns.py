@@ -19,6 +19,7 @@ from barnabas.services.fetch_round import FetchRound, FetchRounds, Room, is_ahea
 from barnabas.services.fetch_sessions import goes_on
 from barnabas.services.session import Session
 from barnabas.services.syncing import SYNC_WAIT_S
+from barnabas.services.watermark_news import WatermarkNews
 
 LOOKS_PER_TURN: Final = 25
 """Partitions with records in one turn."""
@@ -40,6 +41,7 @@ class FetchInTurns:
         self._ahead: dict[Partition, None] = {}  # what is wanted of them is being synced
         self._news = asyncio.Event()
         self._is_hurried = False
+        self._watermarks = WatermarkNews(self.hurry)
 
     def hurry(self) -> None:
         """Stop waiting: answer with what is available."""
@@ -70,8 +72,9 @@ class FetchInTurns:
             await self._wait(begun, lambda: bool(self._ahead) and begun.has_nothing, until=until)
             await self._stop_waiting()
         finally:
+            self._watermarks.cancel()
             for partition in self._parked:
-                partition.stop_waiting(self)
+                self._leave(partition)
         await self._read(begun)
 
     # Looking and waiting
@@ -88,6 +91,8 @@ class FetchInTurns:
             return
         self._parked[partition] = key
         begun.wait_at(partition, self)
+        if begun.passes_watermarks_on:
+            begun.wait_for_watermark(key, self._watermarks)
 
     def note_growth(self, partition: Partition) -> None:
         """A partition has grown, or is gone."""
@@ -116,8 +121,12 @@ class FetchInTurns:
         while self._parked:
             for _ in range(min(PER_CHEAP_TURN, len(self._parked))):
                 partition, _ = self._parked.popitem()
-                partition.stop_waiting(self)
+                self._leave(partition)
             await next_turn()
+
+    def _leave(self, partition: Partition) -> None:
+        partition.stop_waiting(self)
+        partition.stop_waiting(self._watermarks)
 
     # Reading
 

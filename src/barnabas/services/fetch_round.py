@@ -20,14 +20,17 @@ from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.access.resources import topic as topic_resource
 from barnabas.core.errors import BarnabasError, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.core.fetched import READ_COMMITTED, FetchPartition, FetchRequest, PartitionKey
+from barnabas.core.model import NO_NODE
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.watermark import GrowthWaiter
 from barnabas.services.access import Access
+from barnabas.services.closest_replicas import ClosestReplicas
 from barnabas.services.fetch import Fetch, Found, Replica
 from barnabas.services.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchSession, FetchSessions, goes_on
 from barnabas.services.served import ServedTopics
 from barnabas.services.session import Session
 from barnabas.services.syncing import SYNC_WAIT_S, UnsyncedEnds
+from barnabas.services.watermark_news import WatermarkNews
 
 MAX_AT_ONCE: Final = 128
 """The most partitions of a session that are handled at once. More take turns with all other work."""
@@ -52,9 +55,18 @@ class FetchRounds:
     """The verb: take whole requests."""
 
     def __init__(
-        self, fetch: Fetch, sessions: FetchSessions, served: ServedTopics, access: Access, *, max_bytes: int
+        self,
+        fetch: Fetch,
+        sessions: FetchSessions,
+        served: ServedTopics,
+        access: Access,
+        *,
+        max_bytes: int,
+        closest: ClosestReplicas | None = None,
     ) -> None:
+        """`closest` chooses replicas for consumers that say where they are; without it they read from leaders."""
         self.fetch = fetch
+        self.closest = closest
         self.sessions = sessions
         self.served = served
         self.access = access
@@ -85,6 +97,7 @@ class FetchRound:
     __slots__ = (
         "_access",
         "_client",
+        "_closest",
         "_fetch",
         "_is_committed",
         "_is_urgent",
@@ -112,6 +125,7 @@ class FetchRound:
         room: Room,
     ) -> None:
         self._fetch = rounds.fetch
+        self._closest = rounds.closest
         self._served = rounds.served
         self._access = rounds.access
         self._client = client
@@ -198,16 +212,29 @@ class FetchRound:
                 found = self._fetch.look_for_replica(partition, wanted, replica, max_bytes=max_bytes, is_first=is_first)
             else:
                 partition = self._partition(key)
+                rack = self._request.rack
                 found = self._fetch.look(
-                    partition, wanted, is_committed=self._is_committed, max_bytes=max_bytes, is_first=is_first
+                    partition,
+                    wanted,
+                    is_committed=self._is_committed,
+                    max_bytes=max_bytes,
+                    is_first=is_first,
+                    at_any=bool(rack),
+                    preferred=self._find_preferred(partition, wanted) if rack else NO_NODE,
                 )
         except BarnabasError as error:
             self._refuse(key, error)
             return
         self.found[key] = found
         self._size += found.size
-        if found.diverging is not None:
+        if found.diverging is not None or found.preferred != NO_NODE:
             self._is_urgent = True
+
+    def _find_preferred(self, partition: Partition, wanted: FetchPartition) -> int:
+        """The replica that a consumer should read a partition from instead, if there is one closer to it."""
+        if self._closest is None or not partition.is_led or partition.is_alone:
+            return NO_NODE
+        return self._closest.find(partition, wanted.fetch_offset, rack=self._request.rack)
 
     def _refuse(self, key: PartitionKey, error: BarnabasError) -> None:
         # One for all that are refused alike, without its frames, which know this round: many are dear to collect.
@@ -226,6 +253,19 @@ class FetchRound:
             partition.wait_for_append(waiter)
         else:
             partition.wait_for_growth(waiter)
+
+    @property
+    def passes_watermarks_on(self) -> bool:
+        """Whether a follower asks to whom consumers are sent: they wait for it to know the high watermark."""
+        return self.is_replica and self._closest is not None and self._session is not None
+
+    def wait_for_watermark(self, key: PartitionKey, news: WatermarkNews) -> None:
+        """Have somebody called when the high watermark of a partition moves, or is another one than was told last."""
+        found = self.found.get(key)
+        if isinstance(found, Found) and self._session is not None:
+            found.partition.wait_for_growth(news)
+            if self._session.has_news(key, found.partition.high_watermark):
+                news.note_growth(found.partition)
 
     def _partition(self, key: PartitionKey) -> Partition:
         name = key.topic
@@ -263,6 +303,8 @@ class FetchRound:
 
         To be called once for each: the change then counts as sent.
         """
+        if self.is_replica and isinstance(found, Found) and found.partition.leader_epoch == found.leader_epoch:
+            found.high_watermark = found.partition.high_watermark  # which may have moved since records were looked for
         session = self._session
         return session is None or session.note_told(key, found, is_full=not goes_on(self._request))
 
@@ -274,7 +316,7 @@ class LongPoll:
     client that was told that they are written must find them, however short its wait.
     """
 
-    __slots__ = ("_is_done", "_is_overdue", "_is_scheduled", "_loop", "_on_ready", "_round", "_timer")
+    __slots__ = ("_is_done", "_is_overdue", "_is_scheduled", "_loop", "_news", "_on_ready", "_round", "_timer")
 
     def __init__(self, waiting: FetchRound, on_ready: Callable[[], None]) -> None:
         self._round = waiting
@@ -282,6 +324,10 @@ class LongPoll:
         self._is_done = self._is_scheduled = self._is_overdue = False
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(waiting.max_wait_s, self._on_time)
+        self._news = WatermarkNews(self.hurry) if waiting.passes_watermarks_on else None
+        if self._news is not None:
+            for key in waiting.partitions:
+                waiting.wait_for_watermark(key, self._news)
         self._park()
 
     def _park(self) -> None:
@@ -318,6 +364,10 @@ class LongPoll:
         self._timer.cancel()
         for partition in self._round.partitions.values():
             partition.stop_waiting(self)
+        if self._news is not None:
+            self._news.cancel()
+            for partition in self._round.partitions.values():
+                partition.stop_waiting(self._news)
 
     def hurry(self) -> None:
         """Be ready now, with what is available."""

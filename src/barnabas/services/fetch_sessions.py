@@ -15,6 +15,7 @@ from barnabas.core.errors import (
     InvalidFetchSessionEpoch,
 )
 from barnabas.core.fetched import FetchPartition, FetchRequest, PartitionKey
+from barnabas.core.model import NO_NODE
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.turns import in_turns
@@ -65,6 +66,11 @@ class FetchSession:
         if known is not None:
             self.partitions[key] = known
 
+    def has_news(self, key: PartitionKey, high_watermark: int) -> bool:
+        """Whether a high watermark is another one than was told last."""
+        known = self.partitions.get(key)
+        return known is not None and known.high_watermark != high_watermark
+
     def note_told(self, key: PartitionKey, found: Found | BarnabasError, *, is_full: bool) -> bool:
         """Whether a partition belongs in the answer: if it has changed, or in a full answer, which has all of them. The
         change then counts as sent.
@@ -78,6 +84,7 @@ class FetchSession:
         is_news = bool(
             found.records
             or found.diverging
+            or found.preferred != NO_NODE
             or known.high_watermark != found.high_watermark
             or known.log_start_offset != found.log_start_offset
         )

@@ -117,6 +117,22 @@ def _has_partitions(disk: Disk, path: str) -> bool:
     return disk.exists(path) and any(parse_partition(name) is not None for name in disk.list_dir(path))
 
 
+def _check_no_vote_is_lost(path: str, node_id: int, voters: VoterSet) -> None:
+    """Refuse a directory whose identity is gone while its log says that it votes: under a new id it would not.
+
+    Whether it is the directory that has the vote, its log cannot tell: every node's log names all voters.
+    """
+    listed = voters.by_id(node_id)
+    if listed is not None and listed.key.directory_id is not None:
+        directory_id = id_text(listed.key.directory_id)
+        raise InvalidConfig(
+            f"{path}/meta.properties has been lost, and node {node_id} votes in the quorum with the data directory "
+            f"{directory_id}. Restore the file, or write it again if this is that directory: version=1, cluster.id, "
+            f"node.id={node_id} and directory.id={directory_id}, a line each. If it is another, empty it, have the "
+            "voter removed from the quorum, and format the directory"
+        )
+
+
 def _adopt(data_dir: DataDir, config: BrokerConfig, place: Place, dice: Dice) -> MetaProperties:
     """Give the directory of an earlier version its identity, or one whose format or first start was interrupted."""
     directory, directory_id = f"{data_dir.path}/{METADATA_PARTITION}", dice.uuid()
@@ -130,6 +146,8 @@ def _adopt(data_dir: DataDir, config: BrokerConfig, place: Place, dice: Dice) ->
             snapshots.remove(BOOTSTRAP_SNAPSHOT)  # of a format that was interrupted, for a directory with another id
         itself = ReplicaKey(place.node_id)
         loaded = load_metadata(log, replica=itself, static_voters=VoterSet.of([Voter(itself)]))
+    if loaded.voters:
+        _check_no_vote_is_lost(data_dir.path, place.node_id, loaded.voters[-1].voters)
     try:
         check_identity(loaded.image, node_id=place.node_id, cluster_id=place.cluster_id)
     except InvalidConfig as refusal:

@@ -22,10 +22,6 @@ from barnabas.storage.metadata_snapshot import MetadataSnapshots
 from barnabas.storage.names import LOG, parse_partition
 
 
-class AlreadyFormatted(InvalidConfig):
-    """The directory belongs to a node of a cluster."""
-
-
 def initial_voters(
     config: BrokerConfig, directory_id: UUID, *, is_standalone: bool, controllers: str | None, joins_later: bool
 ) -> VoterSet:

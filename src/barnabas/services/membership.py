@@ -150,8 +150,10 @@ class Membership:
 
     async def _register(self, registration: Registration) -> None:
         loop = asyncio.get_running_loop()
-        # Whoever had this id and is gone has lost its session by then; who still has one is running.
-        given_up_at = loop.time() + 1.5 * self._config.session_timeout_ms / 1000
+        # Whoever had this id and is gone has lost its session by then; who still has one is running. A new controller
+        # begins all sessions anew.
+        patience_s = 1.5 * self._config.session_timeout_ms / 1000
+        given_up_at, asked = loop.time() + patience_s, self._metadata.quorum.leader_epoch
         while True:
             try:
                 self.epoch = await self._register_once(registration)
@@ -159,6 +161,8 @@ class Membership:
             except PASSING as refusal:
                 log.info("not registered with a controller yet: %s", refusal)
             except DuplicateBrokerRegistration as refusal:
+                if asked != self._metadata.quorum.leader_epoch:
+                    given_up_at, asked = loop.time() + patience_s, self._metadata.quorum.leader_epoch
                 if loop.time() >= given_up_at:
                     raise
                 log.warning("not registered yet: %s", refusal)

@@ -26,6 +26,7 @@ from barnabas.runtime.metadata_log import MetadataLog
 from barnabas.runtime.raft_driver import Answer
 from barnabas.runtime.raft_driver.peers import WirePeers, choose_endpoint
 from barnabas.runtime.raft_driver.wire_answers import LeaderAt
+from barnabas.runtime.raft_driver.wire_requests import check_cluster
 
 Change: TypeAlias = Callable[[RaftNode, object, int], Output]
 
@@ -79,7 +80,8 @@ class QuorumService:
         return answer
 
     def _note_leader(self, leader_id: int, answer: Answer, endpoints: Sequence[Endpoint]) -> None:
-        if self.peers is not None and answer.response.leader_id == leader_id:
+        response = answer.response
+        if self.peers is not None and response.refusal is None and response.leader_id == leader_id:
             self.peers.note_endpoints(leader_id, endpoints)
 
     # Changes of the voters
@@ -102,7 +104,7 @@ class QuorumService:
 
     async def update_voter(self, voter: Voter, *, epoch: int, cluster_id: str | None = None) -> None:
         """Note where a voter listens; returns when that is committed."""
-        self._check_cluster(cluster_id)
+        check_cluster(cluster_id, self.cluster_id)
         self._metadata.driver.node.check_leader_request(epoch)
         _check_key(voter.key)
         if not voter.endpoints:

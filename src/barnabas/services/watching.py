@@ -4,7 +4,7 @@ When a process ends its connections end with it, and new ones are refused: nobod
 is fenced without waiting for its session to run out, so that others lead in its place within moments. A broker that is
 merely silent, paused or cut off, is not refused: of that one only its session tells.
 
-Should a broker be refused that lives, its next heartbeat lets it in again.
+Should a broker be refused that lives, its next heartbeat lets it in again, and from then on only its session counts.
 """
 
 import asyncio
@@ -46,6 +46,7 @@ class Watching:
         self._brokers = brokers
         self._node_id = node_id
         self._tasks: dict[Watched, asyncio.Task[None]] = {}
+        self._fenced: dict[int, int] = {}  # the last registration of each node that was fenced here
         self._changed = asyncio.Event()
         metadata.subscribe(self._apply)
         metadata.follow_leadership(lambda _epoch: self._changed.set())
@@ -78,7 +79,7 @@ class Watching:
             try:
                 ended = await self._brokers.hold(watched.node_id)
             except ConnectionRefusedError:
-                if await self._fence(watched):
+                if self._fenced.get(watched.node_id) != watched.epoch and await self._fence(watched):
                     return
             except (OSError, LeaderNotAvailable):
                 pass  # it may be cut off; a timeout is an OSError
@@ -89,9 +90,11 @@ class Watching:
 
     async def _fence(self, watched: Watched) -> bool:
         log.warning("broker %d is fenced: nobody listens where it did", watched.node_id)
+        self._fenced[watched.node_id] = watched.epoch
         try:
             await self._controller.fence_gone(watched.node_id, epoch=watched.epoch)
         except BarnabasError as refusal:
             log.info("broker %d cannot be fenced: %s", watched.node_id, refusal)
+            del self._fenced[watched.node_id]
             return False
         return True

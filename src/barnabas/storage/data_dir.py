@@ -8,6 +8,7 @@ partitions, and work on the files of a log, which is left undone once its partit
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from threading import Lock
 from uuid import UUID
 
@@ -18,13 +19,14 @@ from barnabas.storage import meta_properties
 from barnabas.storage.cache import DEFAULT_MAX_FILES, OpenFiles
 from barnabas.storage.checkpoints import Checkpoints
 from barnabas.storage.config import LogConfig
-from barnabas.storage.disk import Disk
+from barnabas.storage.disk import Disk, SyncFailed
 from barnabas.storage.health import DirectoryHealth
 from barnabas.storage.log import Log
 from barnabas.storage.log_parts import LogContext
 from barnabas.storage.names import CLEAN_SHUTDOWN, DELETED, TEMPORARY, deleted_dir, parent_of, parse_partition
 from barnabas.storage.partition_metadata import DamagedTopicId, make_topic_id, put_topic_ids, read_topic_id
 from barnabas.storage.recovery import RecoveryReport, open_log
+from barnabas.storage.renewal import renew_names
 from barnabas.storage.small_file import replace_file
 
 
@@ -50,11 +52,13 @@ class DataDir:
         self._deletions = 0
         self._is_forgetting = False  # whether the checkpoints still know partitions that are deleted
         with self.health.guarded():
-            disk.make_dir(path)
-            disk.sync_dir(parent_of(path))
+            self._make(disk)
             self.was_clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN}")
             if self.was_clean:
                 disk.remove(f"{path}/{CLEAN_SHUTDOWN}")
+            else:
+                with self.health.sparing():
+                    renew_names(disk, path)
             # Not only for the marker: a process that died may have left names that it made and did not sync, and a
             # partition that was being deleted must not come back with half of its files.
             disk.sync_dir(path)
@@ -63,6 +67,18 @@ class DataDir:
         with self.health.sparing():
             self.checkpoints.write()  # what was damaged, or is not there yet
             self.checkpoints.keep(meta)
+
+    def _make(self, disk: Disk) -> None:
+        """Make the directory, durably. If that fails it is not left: to the next start it would look made."""
+        is_new = not disk.exists(self.path)
+        disk.make_dir(self.path)
+        try:
+            disk.sync_dir(parent_of(self.path))
+        except SyncFailed:
+            if is_new:
+                with suppress(OSError):
+                    disk.remove_dir(self.path)
+            raise
 
     def identify(self, meta: MetaProperties) -> None:
         """Make it the directory of this node, durably, unless it is already."""

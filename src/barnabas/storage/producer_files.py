@@ -9,6 +9,7 @@ from barnabas.core.replica.producers import CompletedTransaction, Producer, Prod
 from barnabas.storage.disk import Disk, File
 from barnabas.storage.names import SNAPSHOT, base_offset_of, segment_file
 from barnabas.storage.producer_snapshot import DamagedSnapshot, encode_snapshot, parse_snapshot
+from barnabas.storage.renewal import rewrite_file
 from barnabas.storage.segment import Segment
 from barnabas.storage.small_file import read_file
 from barnabas.storage.txn_index import AbortedTransaction
@@ -35,8 +36,8 @@ class ProducerFiles:
         return file
 
     def sync(self, offset: int) -> None:
-        """Make the bytes of a snapshot durable; its name is the directory's."""
-        self._disk.open(segment_file(self._directory, offset, SNAPSHOT)).sync()
+        """Make the bytes of a snapshot durable, an earlier process's, too; its name is the directory's."""
+        rewrite_file(self._disk, segment_file(self._directory, offset, SNAPSHOT))
 
     def newest_offset(self, *, at_most: int) -> int | None:
         """The offset of the newest readable snapshot not beyond `at_most`."""

@@ -3,7 +3,8 @@
 After a crash the recovery point R divides the log. Below R everything was synced and is not read again, but for
 batch headers since the last snapshot of the producers. From R on every byte is checked: a batch that an interrupted
 write explains is cut away with all that follows it, for none of it was ever acknowledged as durable. A batch that
-is whole and wrong is damage. It is reported as `CorruptLog` and nothing is cut.
+is whole and wrong is damage. It is reported as `CorruptLog` and nothing is cut. What is good is written back as it was
+read (`renewal`) and synced: that it can be read does not mean that it is on disk.
 
 What the names in the directory say is settled first (`interrupted`).
 """
@@ -27,9 +28,12 @@ from barnabas.storage.log_parts import Contents, LogContext
 from barnabas.storage.names import (
     ACCEPT_LOSS,
     EPOCH_CHECKPOINT,
+    INDEX,
+    PARTITION_METADATA,
 )
 from barnabas.storage.offset_index import DamagedIndex
 from barnabas.storage.producer_files import ProducerFiles, aborted_entry, find_aborted, replay_batch
+from barnabas.storage.renewal import Rewriting, renew_names, rewrite_file
 from barnabas.storage.scan import BadBatch, FoundBatch, scan_batches, walk_headers
 from barnabas.storage.segment import Segment
 
@@ -112,6 +116,8 @@ class _Opening:
         if is_missing and self._recovery_point > self._log_start:
             raise self._missing("is missing")
         self._disk.make_dir(self._directory)
+        if not is_clean and not is_missing:
+            self._renew_small_files()
         segments = [
             Segment(self._context.files, self._directory, base, index_interval_bytes=self._config.index_interval_bytes)
             for base in settle_names(self._context, self._directory, self._log_start, report.notes)
@@ -148,6 +154,21 @@ class _Opening:
         if any(segment.txn_index.has_unwritten for segment in segments):
             contents = contents._replace(flushed_offset=min(max(self._recovery_point, log_start), end_offset))
         return self._make_log(contents), report
+
+    def _renew_small_files(self) -> None:
+        """Make certain of the files beside the log that are durable before it, or are read whatever it holds."""
+        topic_id = f"{self._directory}/{PARTITION_METADATA}"
+        if self._recovery_point == 0 and self._disk.exists(topic_id):
+            rewrite_file(self._disk, topic_id)
+        if self._partition.topic == METADATA_TOPIC:
+            self._renew_names()  # of snapshots and the quorum-state
+
+    def _renew_names(self) -> None:
+        """Have the directory be written when it is synced. Without room for that its file system has to have kept it:
+        one with a journal has, or has failed for good.
+        """
+        with self._context.health.sparing():
+            renew_names(self._disk, self._directory)
 
     def _read_epochs(self, segments: list[Segment], report: RecoveryReport) -> LeaderEpochs:
         """The history of leader epochs; a damaged one is rebuilt from the headers of all batches."""
@@ -244,6 +265,9 @@ class _Opening:
         self._epochs.truncate_to(recovery_point + 1)  # one that begins there may span a gap; if not, the scan says so
         self._replay_known(segments[: first + 1], known_size)
         self._cut_aborted(segments[: first + 1], known_size)
+        if self._is_uncertain(segments, known_size):
+            self._renew_names()
+            segments[first].txn_index.renew()
         end_offset = max(recovery_point, segments[first].base_offset)
         is_whole, is_known = True, self._context.checkpoints.is_recovery_point_known
         for index in range(first, len(segments)):
@@ -262,6 +286,19 @@ class _Opening:
             end_offset, is_whole = self._check_segment(segment, position, end_offset, report, may_cut=may_cut)
         self._settle(segments[-1], end_offset)
         return end_offset
+
+    def _is_uncertain(self, segments: list[Segment], known_size: int) -> bool:
+        """Whether anything was done to the log after its recovery point was noted: not to one that was idle."""
+        last = segments[-1]
+        return (
+            last.base_offset >= self._recovery_point  # as is each that was made since
+            or last.size > known_size
+            or any(self._was_cut(segment) for segment in segments)
+        )
+
+    def _was_cut(self, segment: Segment) -> bool:
+        """Whether a segment may have been truncated, or swapped for another: its index goes first, or comes last."""
+        return not self._disk.exists(segment.path(INDEX))
 
     def _known_size(self, segment: Segment) -> int:
         """Where the batches below the recovery point end in the segment that holds it."""
@@ -319,11 +356,14 @@ class _Opening:
         report.checked_bytes += end - position
         if segment.base_offset > self._recovery_point:
             segment.txn_index.clear()
+        is_certain = position == end and not self._was_cut(segment)
         segment.start_rebuilding(position)
         end_offset = min_offset
+        rewriting = Rewriting(segment.file(), position)
         try:
             for batch in scan_batches(segment.file(), position, end, min_offset=min_offset):
                 header = batch.header
+                rewriting.add(batch.data)
                 segment.note_batch(batch.position, header)
                 end_offset = header.base_offset + header.last_offset_delta + 1
                 if header.leader_epoch != self._epochs.latest:
@@ -336,8 +376,11 @@ class _Opening:
             report.checked_bytes -= end - bad.position
             report.cut_bytes += end - bad.position
             report.notes.append(f"cut {end - bad.position} bytes of an interrupted write: {bad}")
+            rewriting.end()
             segment.truncate(bad.position, end_offset=end_offset)
             return end_offset, False
+        if not is_certain:
+            rewriting.end()
         return end_offset, True
 
     def _replay_checked(self, segment: Segment, batch: FoundBatch) -> None:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from barnabas.storage.cache import OpenFiles
 from barnabas.storage.disk import File
 from barnabas.storage.offset_index import DamagedIndex
+from barnabas.storage.renewal import rewrite_file
 from barnabas.storage.small_file import read_file, replace_file
 
 VERSION: Final = 0
@@ -83,6 +84,11 @@ class TxnIndex:
             file.truncate(min(len(kept), self._written) * ENTRY_SIZE)
             file.sync()
             self._aborted, self._written = kept, min(len(kept), self._written)
+
+    def renew(self) -> None:
+        """Make the file durable for certain, if there is one."""
+        if self._files.disk.exists(self._path):
+            rewrite_file(self._files.disk, self._path)
 
     def replace(self, aborted: list[AbortedTransaction]) -> None:
         """Replace the file atomically: a crash leaves the old one or the new one."""

@@ -212,7 +212,10 @@ class SimulatedDisk:
         count: int | None = 1,
         error: int = errno.ENOSPC,
     ) -> None:
-        """Matching files take `after_bytes` more in all; the first write beyond stops short and fails."""
+        """Matching files take `after_bytes` more in all; the first write beyond stops short and fails.
+
+        Where it is lack of space, what is written over durable bytes has their place.
+        """
         self._faults.writes.append(Fault(matching, count, error, room=after_bytes))
 
     def fail_read(self, matching: Matching = any_path, *, count: int | None = 1) -> None:
@@ -272,12 +275,13 @@ class SimulatedDisk:
     def _write(self, path: str, content: CachedFile, position: int, data: bytes) -> None:
         self._begin(("write", path, position, len(data), zlib.crc32(data)))
         fault = find_fault(self._faults.writes, path)
-        written = data if fault is None else data[: fault.room]
+        in_place = 0 if fault is None or fault.error != errno.ENOSPC else content.room_at(position)
+        written = data if fault is None else data[: in_place + fault.room]
         content.write(position, written)
         self.bytes_written[path] += len(written)
         self._end()
         if fault:
-            fault.room -= len(written)
+            fault.room -= max(len(written) - in_place, 0)
             if len(written) < len(data):
                 raise fault.on(path)
 

@@ -8,7 +8,9 @@ Owns the rules of name durability:
   not gone unless the target is there. The source may linger beside the target, as POSIX allows, so two names
   may lead to one file: a leftover must be removed, never written to. A directory never has two names;
 - a change survives only if all earlier unsynced changes of the same names did, so a durable file that nobody
-  removed cannot lose its last name.
+  removed cannot lose its last name;
+- a sync that fails drops what was unsynced: it is still seen, and a later sync has nothing left to write and reports
+  success. A directory is one block: once anything in it is changed again, a sync saves it whole, as it is seen.
 
 Must not know: paths, bytes, handles, injected faults.
 """
@@ -47,12 +49,13 @@ class _Change(NamedTuple):
 class Directory:
     """A directory's names, in the cache and on the platter."""
 
-    __slots__ = ("_durable", "_pending", "entries")
+    __slots__ = ("_durable", "_has_dropped", "_pending", "entries")
 
     def __init__(self) -> None:
         self.entries: dict[str, Node] = {}
         self._durable: dict[str, Node] = {}
         self._pending: list[_Change] = []
+        self._has_dropped = False  # whether some of what is seen is of changes that a failed sync dropped
 
     def add(self, name: str, node: Node) -> None:
         self._change(_Change(name, None, node))
@@ -68,18 +71,24 @@ class Directory:
         return self._durable.get(name)
 
     def sync(self) -> None:
+        """Make durable what is pending, and with it all that is seen: what a failed sync dropped is not pending."""
+        if self._pending and self._has_dropped:
+            self._durable = dict(self.entries)
+            self._has_dropped = False
         for change in self._pending:
             change.apply(self._durable)
         self._pending.clear()
 
     def fail_sync(self, keep: Keep, random: Random) -> None:
-        """Drop what is pending: the names are still seen, and no later sync saves them."""
+        """Drop what is pending: the names are still seen, and a later sync alone does not save them."""
         self._settle(keep, random)
+        self._has_dropped = True
 
     def lose_power(self, keep: Keep, random: Random) -> None:
         """Go on with the names that are durable and those that chance kept."""
         self._settle(keep, random)
         self.entries = dict(self._durable)
+        self._has_dropped = False
 
     def _change(self, change: _Change) -> None:
         change.apply(self.entries)

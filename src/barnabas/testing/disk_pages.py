@@ -81,6 +81,10 @@ class CachedFile:
         """What would be left if everything unsynced were lost."""
         return bytes(self._durable)
 
+    def room_at(self, position: int) -> int:
+        """How many bytes have a place on the platter from `position` on."""
+        return max(len(self._durable) - position, 0)
+
     def write(self, position: int, data: bytes) -> None:
         if data:
             change = _Write(position, position + len(data), data)

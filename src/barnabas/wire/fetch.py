@@ -9,6 +9,7 @@ from collections.abc import Generator, Sequence, Sized
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from barnabas.wire.endpoints import NodeEndpoint, write_endpoints
 from barnabas.wire.frame import write_uvarint
 
 PARTITIONS_PER_STEP: Final = 100  # of which each takes some microseconds
@@ -17,6 +18,7 @@ TOPIC_IDS_FROM: Final = 13
 SESSIONS_FROM: Final = 7
 _LOG_START_FROM: Final = 5
 _PREFERRED_FROM: Final = 11
+CURRENT_LEADERS_FROM: Final = 16
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -56,8 +58,12 @@ def write_fetch(
     error_code: int = 0,
     session_id: int = 0,
     throttle_ms: int = 0,
+    endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Any]:
-    """The body of the answer, as pieces to be written one after another: bytes, and records as they were given."""
+    """The body of the answer, as pieces to be written one after another: bytes, and records as they were given.
+
+    `endpoints` are those of the leaders that partitions name.
+    """
     out = _begin(version, len(topics), error_code=error_code, session_id=session_id, throttle_ms=throttle_ms)
     pieces: list[Any] = []
     for topic in topics:
@@ -66,13 +72,18 @@ def write_fetch(
         if version >= FLEXIBLE_FROM:
             out += b"\x00"
     if version >= FLEXIBLE_FROM:
-        out += b"\x00"
+        out += write_endpoints(endpoints) if version >= CURRENT_LEADERS_FROM else b"\x00"
     pieces.append(out)
     return pieces
 
 
 def write_fetch_in_steps(
-    version: int, topics: list[FetchedTopic], *, session_id: int = 0, throttle_ms: int = 0
+    version: int,
+    topics: list[FetchedTopic],
+    *,
+    session_id: int = 0,
+    throttle_ms: int = 0,
+    endpoints: Sequence[NodeEndpoint] = (),
 ) -> Generator[None, None, list[Any]]:
     """The same for a long answer."""
     out = _begin(version, len(topics), error_code=0, session_id=session_id, throttle_ms=throttle_ms)
@@ -96,7 +107,7 @@ def write_fetch_in_steps(
             yield
             left = PARTITIONS_PER_STEP
     if version >= FLEXIBLE_FROM:
-        out += b"\x00"
+        out += write_endpoints(endpoints) if version >= CURRENT_LEADERS_FROM else b"\x00"
     pieces.append(out)
     return pieces
 

@@ -1,4 +1,4 @@
-"""The request Fetch, by hand: it is frequent, and a handler needs five numbers of each partition.
+"""The request Fetch, by hand: it is frequent, and a handler needs few numbers of each partition.
 
 Served: versions 4 to 18. From 7 on sessions, from 12 on flexible, from 13 on topics are named by their ids, from 15 on
 a replica names itself in a tagged field.
@@ -34,6 +34,7 @@ _V4: Final = struct.Struct(">iqi")
 _V5: Final = struct.Struct(">iq8xi")
 _V9: Final = struct.Struct(">iiq8xi")
 _V12: Final = struct.Struct(">iiqi8xi")
+_AFTER_LAST_EPOCH: Final = 12  # bytes of a partition: where its log starts, and how much it wants
 
 
 def read_fetch(data: Buffer, position: int, end: int, version: int) -> FetchRequest:
@@ -142,8 +143,9 @@ class _Reader:
 
     def _read_end(self, position: int, head: _Head, topics: _Topics, forgotten: _Forgotten) -> FetchRequest:
         """What comes after the topics, and with it the whole request."""
+        rack = ""
         if self._version >= _RACKS_FROM:
-            _, position = self._read_text(position)
+            rack, position = self._read_text(position)
         max_wait_ms, min_bytes, max_bytes, isolation_level, replica_id, session_id, session_epoch = head
         replica_epoch = -1
         if self._is_flexible:
@@ -162,6 +164,7 @@ class _Reader:
             forgotten,
             self._version >= TOPIC_IDS_FROM,
             replica_epoch,
+            rack,
         )
 
     def _read_topic_head(self, position: int) -> tuple[str | UUID, int, int]:
@@ -217,10 +220,16 @@ class _Reader:
         return skip_tagged_fields(self._data, position, self._end) if self._is_flexible else position
 
     def _read_own(self, position: int, partition: FetchPartition) -> tuple[FetchPartition, int]:
-        """A partition with our own tagged field, if it has one, and where its tagged fields end."""
+        """A partition with our own tagged field, if it has one, and where its tagged fields end. Only a follower has
+        it, and only a follower's start of the log is of interest.
+        """
+        fields_end = position
         value, position = self._find_tag(position, FLUSHED_OFFSET_TAG)
         if value is not None:
-            partition = partition._replace(flushed_offset=_INT64.unpack_from(value)[0])
+            partition = partition._replace(
+                flushed_offset=_INT64.unpack_from(value)[0],
+                log_start_offset=_INT64.unpack_from(self._data, fields_end - _AFTER_LAST_EPOCH)[0],
+            )
         return partition, position
 
     def _read_tags(self, position: int, replica_id: int) -> tuple[int, int, int]:

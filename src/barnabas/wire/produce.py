@@ -4,13 +4,14 @@ Served: versions 3 to 13. From 9 on flexible, from 13 on topics are named by the
 """
 
 import struct
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, cast
 from uuid import UUID
 
 from barnabas.core.produced import PartitionData, ProduceRequest, Single, TopicData
 from barnabas.core.records.batch import Buffer
+from barnabas.wire.endpoints import NodeEndpoint, write_endpoints
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.fields import piece, read_compact_count, read_compact_string, read_count, read_string
 from barnabas.wire.frame import cut_string, read_uvarint, skip_tagged_fields, write_uvarint
@@ -21,7 +22,7 @@ MAX_PARTITIONS: Final = 10_000  # of one request; what refuses or takes each cos
 _PER_STEP: Final = 256
 _LOG_START_FROM: Final = 5
 _ERROR_MESSAGES_FROM: Final = 8
-_CURRENT_LEADER_FROM: Final = 10
+CURRENT_LEADERS_FROM: Final = 10
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -234,9 +235,11 @@ def _check_end(position: int, end: int) -> None:
         raise MalformedRequest("a produce request is truncated")
 
 
-def write_produce(version: int, topics: list[TopicAnswer], *, throttle_ms: int = 0) -> bytes:
-    """The body of the answer."""
-    steps = write_produce_in_steps(version, topics, throttle_ms=throttle_ms)
+def write_produce(
+    version: int, topics: list[TopicAnswer], *, throttle_ms: int = 0, endpoints: Sequence[NodeEndpoint] = ()
+) -> bytes:
+    """The body of the answer. `endpoints` are those of the leaders that partitions name."""
+    steps = write_produce_in_steps(version, topics, throttle_ms=throttle_ms, endpoints=endpoints)
     while True:
         try:
             next(steps)
@@ -246,7 +249,7 @@ def write_produce(version: int, topics: list[TopicAnswer], *, throttle_ms: int =
 
 
 def write_produce_in_steps(
-    version: int, topics: list[TopicAnswer], *, throttle_ms: int = 0
+    version: int, topics: list[TopicAnswer], *, throttle_ms: int = 0, endpoints: Sequence[NodeEndpoint] = ()
 ) -> Generator[None, None, bytes]:
     """As `write_produce`, some topics and partitions in each step."""
     is_flexible = version >= FLEXIBLE_FROM
@@ -270,7 +273,7 @@ def write_produce_in_steps(
             out += b"\x00"
     out += _INT32.pack(throttle_ms)
     if is_flexible:
-        out += b"\x00"
+        out += write_endpoints(endpoints) if version >= CURRENT_LEADERS_FROM else b"\x00"
     return bytes(out)
 
 
@@ -317,7 +320,7 @@ def _write_partition(out: bytearray, version: int, answer: PartitionAnswer) -> N
         if is_flexible:
             out += b"\x00"
     out += _string(answer.error_message, is_flexible=is_flexible)
-    if version >= _CURRENT_LEADER_FROM and answer.current_leader is not None:
+    if version >= CURRENT_LEADERS_FROM and answer.current_leader is not None:
         out += b"\x01\x00\x09" + struct.pack(">iib", *answer.current_leader, 0)
     elif is_flexible:
         out += b"\x00"

@@ -78,9 +78,9 @@ def attempt(folder: Path, *command: str, env: dict[str, str] | None = None) -> s
     )
 
 
-def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *command: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """A command up to its end, which is to be a good one."""
-    done = attempt(folder, *command)
+    done = attempt(folder, *command, env=env)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[:2000]}\n...\n{done.stderr[-2000:]}"
     return done
 

@@ -1,5 +1,6 @@
 """A pipeline on a cluster of Spark's own kind, a master and a worker: by `--master`, and by `spark-submit`."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from barnabas.spark.pipelines import submit
 from barnabas.spark.spark_home import lean_spark_home
 from tests.spark.cluster.processes import LOOPBACK, free_port, run, started
 from tests.spark.conftest import MakeTopic
-from tests.spark.quick_java import OPTIONS
+from tests.spark.quick_java import SPARK_SUBMIT_OPTS
 
 if TYPE_CHECKING:
     from barnabas.client import Bus
@@ -25,7 +26,7 @@ bootstrap: {bootstrap}
 sources: [{{name: records, type: topic, topic: {topic}}}]
 steps: [{{name: shaped, python: "shaping:shaped"}}]
 sinks: [{{name: out, type: topic, topic: {topic}.out}}]
-spark: {{spark.executor.memory: 512m, spark.sql.shuffle.partitions: 2, spark.executor.extraJavaOptions: {options}}}
+spark: {{spark.executor.memory: 512m, spark.sql.shuffle.partitions: 2, spark.executor.extraJavaOptions: "{options}"}}
 """
 SHAPING = """\
 from pyspark.sql import functions as F
@@ -59,7 +60,7 @@ def test_a_pipeline_runs_on_a_cluster_and_goes_on_under_spark_submit(
 ) -> None:
     topic = make_topic()
     file = tmp_path / "copied.yaml"
-    file.write_text(FILE.format(bootstrap=bootstrap, topic=topic, options=OPTIONS))
+    file.write_text(FILE.format(bootstrap=bootstrap, topic=topic, options=os.environ[SPARK_SUBMIT_OPTS]))
     (tmp_path / "shaping.py").write_text(SHAPING)
 
     client.send(topic, "first").result(10)

@@ -1,11 +1,13 @@
 """Spark's own declarative pipelines, run by its own command: a topic becomes a table, and rows of it a topic."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.spark.spark_home import lean_spark_home
-from tests.spark.cluster.processes import run
+from tests.spark.cluster.processes import environment, run
 from tests.spark.conftest import MakeTopic
+from tests.spark.quick_java import SPARK_SUBMIT_OPTS
 from tests.spark.source.streams import numbered, produce
 
 if TYPE_CHECKING:
@@ -46,7 +48,9 @@ def test_a_topic_is_read_and_written_by_sparks_own_pipelines(
     (tmp_path / "flows.py").write_text(FLOWS.format(**names))
     command = str(lean_spark_home() / "bin" / "spark-pipelines")
 
-    run(spark_folder, command, "run", "--remote", remote, "--spec", str(tmp_path / "spark-pipeline.yaml"))
+    # This command of Spark's does not read the variable that its others do; Java itself reads another.
+    quick = {**environment(), "JDK_JAVA_OPTIONS": os.environ[SPARK_SUBMIT_OPTS]}
+    run(spark_folder, command, "run", "--remote", remote, "--spec", str(tmp_path / "spark-pipeline.yaml"), env=quick)
 
     found = [(message.key, message.value) for message in client.consume(copied, until_end=True)]
     assert sorted(found) == numbered(5)

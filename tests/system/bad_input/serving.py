@@ -14,11 +14,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import pytest
+
+from tests.support.served import CLIENT_APIS, CONTROLLER_APIS
 from tests.system.running import Client, check_round_trip
 
 MIB: Final = 1024 * 1024
 MEMORY_CONSTANT: Final = 400 * MIB  # whatever is sent: interpreter, threads, and a few batches being opened at once
 FRAME_LIMIT: Final = 100 * MIB
+CLIENTS, CONTROLLERS = "PLAINTEXT", "CONTROLLER"
+EVERYWHERE = pytest.mark.parametrize(
+    ("listener", "api"),
+    [
+        pytest.param(listener, api, id=f"{listener.lower()}-{api.name}")
+        for listener, apis in ((CLIENTS, CLIENT_APIS), (CONTROLLERS, CONTROLLER_APIS))
+        for api in apis
+    ],
+)
+"""Every API, on every kind of listener that serves it."""
 
 
 class Server:
@@ -27,15 +40,18 @@ class Server:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._log = directory / "stderr"
-        command = [sys.executable, "-m", "barnabas.cli.main", "serve", "--listen", "127.0.0.1:0"]
+        listeners = ",".join(f"{name}://127.0.0.1:0" for name in (CLIENTS, CONTROLLERS))
+        settings = [f"listeners={listeners}", f"controller.listener.names={CONTROLLERS}"]
+        command = [sys.executable, "-m", "barnabas.cli.main", "serve", *(f"--set={each}" for each in settings)]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*command, "--data-dir", str(directory / "data")], stdout=subprocess.PIPE, stderr=log, text=True
             )
         assert self.process.stdout is not None
-        found = re.search(r"127\.0\.0\.1:(\d+)", self.process.stdout.readline())
-        assert found is not None, self.log
-        self.port = int(found[1])
+        found = re.findall(r"127\.0\.0\.1:(\d+)", self.process.stdout.readline())
+        assert len(found) == 2, self.log
+        self.ports = dict(zip((CLIENTS, CONTROLLERS), map(int, found), strict=True))
+        self.port = self.ports[CLIENTS]
 
     @property
     def log(self) -> str:
@@ -95,7 +111,7 @@ def honest_client(server: Server) -> Iterator[Callable[[], int]]:
     assert rounds
 
 
-def answered_or_closed(server: Server, frame: bytes) -> list[bytes]:
+def answered_or_closed(server: Server, frame: bytes, listener: str = CLIENTS) -> list[bytes]:
     """Send a frame, and an honest request behind it; what was answered to the frame."""
-    with Client(server.port) as client:
+    with Client(server.ports[listener]) as client:
         return client.ask_raw(frame)[1]

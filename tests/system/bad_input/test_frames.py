@@ -8,8 +8,8 @@ import pytest
 
 from barnabas.wire.apis import CREATE_TOPICS, FETCH, METADATA, PRODUCE, Api
 from barnabas.wire.frame import write_uvarint
-from tests.support.served import CLIENT_APIS, versions_of
-from tests.system.bad_input.serving import FRAME_LIMIT, MIB, Server, answered_or_closed, honest_client
+from tests.support.served import versions_of
+from tests.system.bad_input.serving import EVERYWHERE, FRAME_LIMIT, MIB, Server, answered_or_closed, honest_client
 from tests.system.running import Client, running
 from tests.unit.edge.kafka.calling import frame_of
 
@@ -36,8 +36,8 @@ def test_claims_of_large_frames_take_neither_memory_nor_the_turn_of_others(serve
             client.socket.close()
 
 
-@pytest.mark.parametrize("api", CLIENT_APIS, ids=lambda api: api.name)
-def test_bodies_of_one_repeated_pattern_are_answered_or_refused(server: Server, api: Api) -> None:
+@EVERYWHERE
+def test_bodies_of_one_repeated_pattern_are_answered_or_refused(server: Server, listener: str, api: Api) -> None:
     patterns = [
         b"\x00",
         b"\xff",
@@ -51,8 +51,8 @@ def test_bodies_of_one_repeated_pattern_are_answered_or_refused(server: Server, 
         for pattern in patterns:
             if api is FETCH and pattern in (b"\x7f\xff\xff\xff", b"\x01"):
                 continue  # which asks to wait for weeks, and may
-            answered_or_closed(server, frame_of(api, version, pattern * 64))
-            answered_or_closed(server, frame_of(api, version, b""))
+            answered_or_closed(server, frame_of(api, version, pattern * 64), listener)
+            answered_or_closed(server, frame_of(api, version, b""), listener)
     server.check()
 
 

@@ -5,13 +5,12 @@ import struct
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-import pytest
 from kio.index import load_request_schema
 
 from barnabas.wire.apis import Api
 from barnabas.wire.schema import FORMATS, take_apart
-from tests.support.served import CLIENT_APIS, versions_of
-from tests.system.bad_input.serving import Server, answered_or_closed
+from tests.support.served import versions_of
+from tests.system.bad_input.serving import EVERYWHERE, Server, answered_or_closed
 from tests.system.running import read_answer, request_frame
 from tests.unit.edge.kafka.calling import frame_of
 from tests.unit.edge.kafka.support import build
@@ -95,28 +94,26 @@ class NullingWriter:
             out.write(b"\x02t" if is_flexible else b"\x00\x01t" if kind == "string" else b"\x00\x00\x00\x01t")
 
 
-@pytest.mark.parametrize("api", CLIENT_APIS, ids=lambda api: api.name)
-def test_null_in_every_slot_is_answered_or_refused(server: Server, api: Api) -> None:
+@EVERYWHERE
+def test_null_in_every_slot_is_answered_or_refused(server: Server, listener: str, api: Api) -> None:
     for version in versions_of(api):
         schema = load_request_schema(api.key, version)
         for slot in range(slots(schema) + 1):
             body = NullingWriter(slot).write(schema)
-            for answer in answered_or_closed(server, frame_of(api, version, body)):
+            for answer in answered_or_closed(server, frame_of(api, version, body), listener):
                 read_answer(api, version, answer)
     server.check()
 
 
-@pytest.mark.parametrize(
-    ("api", "version"),
-    [pytest.param(api, version, id=f"{api.name}-v{version}") for api in CLIENT_APIS for version in versions_of(api)],
-)
-def test_empty_lists_are_answered(server: Server, api: Api, version: int) -> None:
-    schema = load_request_schema(api.key, version)
-    empty = request_frame(api, version, max_wait=0, acks=1)
-    nested = frame_of(api, version, encode(build(schema, {**minimal(schema), **emptied(schema), "acks": 1})))
-    for frame in (empty, nested):
-        (answer,) = answered_or_closed(server, frame)
-        read_answer(api, version, answer)
+@EVERYWHERE
+def test_empty_lists_are_answered(server: Server, listener: str, api: Api) -> None:
+    for version in versions_of(api):
+        schema = load_request_schema(api.key, version)
+        empty = request_frame(api, version, max_wait=0, acks=1)
+        nested = frame_of(api, version, encode(build(schema, {**minimal(schema), **emptied(schema), "acks": 1})))
+        for frame in (empty, nested):
+            (answer,) = answered_or_closed(server, frame, listener)
+            read_answer(api, version, answer)
 
 
 def emptied(entity: Any) -> dict[str, Any]:

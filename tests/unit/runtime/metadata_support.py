@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
-from barnabas.core.metadata import Image, MetadataDecision, NewTopic, allocate_producer_ids, create_topic, register_node
+from barnabas.core.metadata import Image, MetadataDecision, NewTopic, allocate_producer_ids, create_topic
 from barnabas.core.metadata.names import METADATA_PARTITION
 from barnabas.core.metadata.records import Endpoint
 from barnabas.runtime.cluster_metadata import Decide
@@ -14,6 +14,7 @@ from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.metadata_snapshot import SnapshotId, parse_name
 from barnabas.testing.disk import SimulatedDisk
+from tests.support.nodes import register_node
 
 T = TypeVar("T")
 

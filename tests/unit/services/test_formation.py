@@ -8,7 +8,10 @@ import pytest
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.metadata.formation import MetaProperties
 from barnabas.core.metadata.names import METADATA_PARTITION
-from barnabas.core.raft.voters import BOOTSTRAP_OFFSET, ReplicaKey, VotersAt
+from barnabas.core.raft.control_records import encode_control
+from barnabas.core.raft.output import KRaftVersion, Voters
+from barnabas.core.raft.voters import BOOTSTRAP_OFFSET, ReplicaKey, Voter, VotersAt, VoterSet
+from barnabas.core.uuids import id_text
 from barnabas.runtime.metadata_log import METADATA_LOG_CONFIG
 from barnabas.services.formation import Formed, configured_voters, open_data_dir
 from barnabas.services.formatting import check_unformatted, format_directory, initial_voters
@@ -140,3 +143,21 @@ def test_a_directory_of_an_earlier_version_holds_its_identity_from_its_first_sta
     formed = opened(disk, config())
     assert opened(disk, config(), seed=5).meta == formed.meta
     assert VotersAt(BOOTSTRAP_OFFSET, configured_voters(config(), formed.meta)).voters.node_ids == (1,)
+
+
+def test_a_voter_that_has_lost_its_identity_is_told_how_to_get_it_back() -> None:
+    disk = SimulatedDisk(1)
+    format_directory(disk, "/data", META, VoterSet(()))
+    voters = VoterSet.of(Voter(ReplicaKey(node_id, UUID(int=node_id + 8))) for node_id in (1, 2))
+    log = opened(disk, config()).data_dir.create_log(METADATA_PARTITION, METADATA_LOG_CONFIG)
+    log.append_as_follower(encode_control([KRaftVersion(1), Voters(voters)], base_offset=0, epoch=1, timestamp_ms=0))
+    log.flush()
+    disk.remove("/data/meta.properties")
+
+    for _ in range(2):
+        with pytest.raises(InvalidConfig, match=f"directory.id={id_text(META.directory_id)}"):
+            opened(disk, config())
+    assert meta_properties.read(disk, "/data") is None
+
+    meta_properties.write(disk, "/data", META)
+    assert opened(disk, config()).meta == META

@@ -1,116 +1,175 @@
-"""Asking the controller for other ISRs: what its answers lead to."""
+"""Keeping ISRs: what is proposed when, and what an answer of the controller leads to."""
 
 import asyncio
 from collections.abc import Sequence
-from typing import cast
+from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from barnabas.core.errors import (
     BarnabasError,
     IneligibleReplica,
     InvalidUpdateVersion,
-    RequestTimedOut,
+    NotController,
+    StaleBrokerEpoch,
     StorageError,
 )
 from barnabas.core.fetched import FetchPartition
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.isr import IsrChange
-from barnabas.core.model import TopicPartition
-from barnabas.core.records.record import Record, encode_batch
-from barnabas.runtime.flusher import Flusher
-from barnabas.runtime.logs import Logs
-from barnabas.runtime.partition import Partition
-from barnabas.runtime.replica import Replication
+from barnabas.core.metadata.records import NodeRecord
 from barnabas.services.in_sync import InSync
-from barnabas.services.membership import Membership
-from barnabas.storage.config import LogConfig
-from barnabas.storage.data_dir import DataDir
-from barnabas.testing.disk import SimulatedDisk
-from barnabas.testing.simulation import Simulation
+from tests.unit.runtime.replicating.replica_support import BROKER_EPOCH, FOLLOWER, LEADER, Side, in_loop
+from tests.unit.runtime.test_partition_transactions import InPlace
 
-LAG_MS = 1000
+MAX_LAG_MS = 10_000
 
 
-class AnsweringController:
-    """`Membership`, as far as it is asked here: gives these answers, and then says that all is done."""
+class Controllers:
+    """`Membership` as far as ISRs need it."""
 
-    def __init__(self, *answers: BarnabasError | list[BarnabasError | None]) -> None:
-        self.asked: list[tuple[int, ...]] = []
-        self._answers = list(answers)
+    def __init__(self) -> None:
+        self.asked: list[list[IsrChange]] = []
+        self.answers: list[BarnabasError | None] = []
+        self.is_whole = False  # whether the next answer is to the request, not to a partition
 
     async def alter_partitions(self, changes: Sequence[IsrChange]) -> list[BarnabasError | None]:
-        self.asked += [tuple(node for node, _ in change.isr) for change in changes]
-        answer = self._answers.pop(0) if self._answers else [None] * len(changes)
-        if isinstance(answer, BarnabasError):
+        self.asked.append(list(changes))
+        answer = self.answers.pop(0) if self.answers else None
+        if self.is_whole and answer is not None:
             raise answer
-        return list(answer)
+        return [answer for _ in changes]
 
 
-class Led:
-    """A partition with one record that node 1 leads and node 2 has, and the task that cares for its ISR."""
+class World:
+    """A leader of two replicas, of which one is not in sync yet, and its keeper."""
 
-    def __init__(self, simulation: Simulation, controller: AnsweringController) -> None:
-        logs = Logs(DataDir(SimulatedDisk(1), "/data"))
-        logs.flusher = Flusher(simulation.offload("a"), listener=logs)
-        logs.replicas.active = {1: 5, 2: 6}
-        self.partition = Partition(TopicPartition("t", 0), logs, LogConfig(), leader_epoch=0, topic_id=UUID(int=1))
-        membership = cast("Membership", controller)
-        self.in_sync = InSync(logs, membership, simulation.offload("a"), Image(), max_lag_ms=LAG_MS)
+    def __init__(self) -> None:
+        self.leader = Side(LEADER)
+        self.controllers = Controllers()
+        membership: Any = self.controllers
+        self.keeper = InSync(self.leader.logs, membership, InPlace(), Image(), max_lag_ms=MAX_LAG_MS)
+        self._running = asyncio.get_running_loop().create_task(self.keeper.run())
 
-    def begin(self) -> None:
-        self.partition.lead(1, Replication(1, (1, 2), (1,), 0, 1))
-        self.append()
-        self.fetch(1)
+    async def __aenter__(self) -> "World":
+        return self
 
-    def append(self) -> None:
-        self.partition.append(encode_batch([Record(0, 0, None, b"v")]), now_ms=0)
-        self.partition.log.flush()
-        self.partition.note_flushed()
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
 
-    def fetch(self, end_offset: int) -> None:
-        wanted = FetchPartition(0, current_leader_epoch=1, fetch_offset=end_offset, flushed_offset=end_offset)
-        self.partition.note_fetch(2, wanted, broker_epoch=6)
+    def fetch(self, offset: int) -> None:
+        wanted = FetchPartition(0, self.leader.partition.leader_epoch, offset, -1, 1000, offset)
+        self.leader.partition.note_fetch(FOLLOWER, wanted, broker_epoch=BROKER_EPOCH)
+
+    @property
+    def proposed(self) -> list[list[int]]:
+        return [[node for node, _ in change.isr] for changes in self.controllers.asked for change in changes]
 
 
-def run(controller: AnsweringController, *, for_s: float = 0.5) -> Led:
-    """What has become of it after a while, with another record that node 2 does not have."""
-    with Simulation(1) as simulation:
-        led = Led(simulation, controller)
+def test_a_follower_that_has_caught_up_is_proposed_at_once() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            world.leader.lead(0, isr=(LEADER,))
+            world.leader.append(b"a")
+            world.leader.flush()
+            await asyncio.sleep(0.05)
+            assert world.proposed == []
+            world.fetch(1)
+            await asyncio.sleep(0.05)
+            assert world.proposed == [[LEADER, FOLLOWER]]
 
-        async def scenario() -> None:
-            led.begin()
-            running = asyncio.create_task(led.in_sync.run())
-            await asyncio.sleep(for_s)
-            led.append()
-            await asyncio.sleep(1.2 * LAG_MS / 1000)  # it lags by now
-            led.partition.propose(now_ms=int(asyncio.get_running_loop().time() * 1000))
-            running.cancel()
+    in_loop(scenario)
 
-        simulation.run(scenario)
-    return led
+
+def test_a_follower_that_lags_is_proposed_to_leave() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            world.leader.lead()
+            world.leader.append(b"a")
+            await asyncio.sleep(MAX_LAG_MS / 1000)
+            assert world.proposed == []
+            await asyncio.sleep(MAX_LAG_MS / 1000)
+            assert world.proposed == [[LEADER]]
+
+    in_loop(scenario)
+
+
+def test_a_proposal_that_was_taken_is_not_repeated() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            world.leader.lead(0, isr=(LEADER,))
+            for _ in range(5):
+                world.fetch(0)
+                await asyncio.sleep(0.5)
+            assert world.proposed == [[LEADER, FOLLOWER]]
+
+    in_loop(scenario)
 
 
 @pytest.mark.parametrize(
-    "error", [RequestTimedOut("unknown"), StorageError("the disk of the controller has failed"), BarnabasError("odd")]
+    "error", [NotController("moved"), StaleBrokerEpoch("registers again"), StorageError("the disk of the controller")]
 )
-def test_a_request_that_failed_is_repeated_whatever_it_failed_with(error: BarnabasError) -> None:
-    controller = AnsweringController(error, error)
+def test_a_proposal_without_a_clear_answer_is_repeated(error: BarnabasError) -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            world.controllers.is_whole, world.controllers.answers = True, [error]
+            world.leader.lead(0, isr=(LEADER,))
+            world.fetch(0)
+            await asyncio.sleep(1)
+            first, second = world.controllers.asked
+            assert first == second
 
-    run(controller)
-
-    assert controller.asked[:3] == [(1, 2)] * 3
-
-
-def test_what_may_have_been_carried_out_counts_until_the_metadata_say_so() -> None:
-    """The first try was carried out and not answered; the second is refused, for the partition has changed by that."""
-    led = run(AnsweringController(RequestTimedOut("unknown"), [InvalidUpdateVersion("it has changed")]))
-
-    assert led.partition.high_watermark == 1  # not 2: node 2 is in sync by now, and does not have it
+    in_loop(scenario)
 
 
-def test_what_is_refused_for_certain_no_longer_counts() -> None:
-    led = run(AnsweringController(*[[IneligibleReplica("node 2 is fenced")] for _ in range(1000)]))
+def test_a_refused_proposal_is_made_again_when_the_follower_fetches() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            world.controllers.answers = [IneligibleReplica("fenced")]
+            world.leader.lead(0, isr=(LEADER,))
+            world.fetch(0)
+            await asyncio.sleep(1)
+            assert world.proposed == [[LEADER, FOLLOWER]]
+            world.fetch(0)
+            await asyncio.sleep(1)
+            assert world.proposed == [[LEADER, FOLLOWER]] * 2
 
-    assert led.partition.high_watermark == 2
+    in_loop(scenario)
+
+
+def test_a_proposal_that_may_have_been_carried_out_counts_until_the_metadata_tell() -> None:
+    """A second try is refused as outdated if the first was carried out: the follower may be in the ISR by then."""
+
+    async def scenario() -> None:
+        async with World() as world:
+            world.controllers.answers = [InvalidUpdateVersion("outdated")]
+            world.leader.lead(0, isr=(LEADER,))
+            world.leader.append(b"a")
+            world.leader.flush()
+            world.fetch(1)
+            await asyncio.sleep(1)
+            world.leader.append(b"b")
+            world.leader.flush()
+            await asyncio.sleep(3 * MAX_LAG_MS / 1000)
+            assert world.leader.partition.high_watermark == 1
+
+            world.leader.lead(0, isr=(LEADER,), partition_epoch=1)
+            assert world.leader.partition.high_watermark == 2
+
+    in_loop(scenario)
+
+
+def test_nodes_that_are_fenced_are_not_active() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            active = world.leader.logs.replicas.active
+            node = NodeRecord(3, "127.0.0.1", 9092, None, UUID(int=3), epoch=9)
+            world.keeper.apply([node])
+            assert active.get(3) == 9
+            world.keeper.apply([msgspec.structs.replace(node, is_fenced=True)])
+            assert 3 not in active
+
+    in_loop(scenario)

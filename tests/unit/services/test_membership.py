@@ -1,11 +1,12 @@
 """A broker and its place in the cluster, in virtual time: with the controller here, elsewhere, and nowhere."""
 
 import asyncio
+import logging
 
 import pytest
 
 from barnabas.core.errors import DuplicateBrokerRegistration, InconsistentClusterId, InvalidRequest
-from barnabas.core.metadata.records import RemoveNodeRecord
+from barnabas.core.metadata.records import NO_LEADER, RemoveNodeRecord
 from barnabas.services.membership import LEAVING_PATIENCE_S
 from barnabas.services.producer_ids import ProducerIds
 from tests.unit.services.cluster_world import SESSION_MS, ClusterWorld, endpoints_of, run
@@ -124,6 +125,45 @@ def test_a_broker_takes_over_an_id_whose_broker_is_gone() -> None:
         membership, _ = world.broker(5, incarnation=2, directory=99)
 
         await membership.start(endpoints_of(5))
+
+        assert membership.epoch > gone
+
+    run(scenario)
+
+
+def test_partitions_of_a_broker_with_another_data_directory_are_offline_and_an_error_says_what_to_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        await world.join(1)
+        await world.let_in(5)
+        await world.create("alone", 5)
+        await world.create("shared", 1, 5)
+        await asyncio.sleep(2 * SESSION_S)
+        await world.controller.unregister(5)
+
+        await world.join(5, incarnation=2, directory=99)
+
+        topics = world.image.topics
+        assert (topics["alone"].partitions[0].leader, topics["alone"].partitions[0].isr) == (NO_LEADER, ())
+        assert topics["shared"].partitions[0].leader == 1
+
+    run(scenario)
+
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert "broker 5 has come back with another data directory" in line
+    assert "1 partitions: alone-0." in line
+
+
+def test_a_broker_that_takes_over_an_id_waits_for_the_sessions_of_a_new_controller() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        gone = await world.let_in(5)
+        membership, _ = world.broker(5, incarnation=2, directory=99)
+        starting = world.begin(membership.start(endpoints_of(5)))
+        for leader in (2, 1, 2):
+            await asyncio.sleep(0.8 * SESSION_S)
+            world.log.elect(world.metadata[leader])
+        await starting
 
         assert membership.epoch > gone
 

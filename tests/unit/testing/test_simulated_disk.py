@@ -243,7 +243,21 @@ def test_a_failed_sync_may_have_saved_a_part() -> None:
     assert len(left) > 5
 
 
-def test_a_failed_directory_sync_drops_its_names_for_good() -> None:
+def test_a_directory_that_is_changed_after_a_failed_sync_is_saved_whole() -> None:
+    disk = disk_with({"a": b"x", "gone": b"y"})
+    disk.open("b", create=True)
+    disk.remove("gone")
+    disk.fail_sync()
+    with pytest.raises(OSError, match="Input/output error"):
+        disk.sync_dir("")
+    disk.open("c", create=True)
+    disk.remove("c")
+    disk.sync_dir("")
+    disk.crash(Keep.NOTHING)
+    assert disk.list_dir("") == ["a", "b"]
+
+
+def test_names_dropped_by_a_failed_sync_are_not_saved_by_the_next_one_alone() -> None:
     disk = disk_with({"a": b"x"})
     disk.open("b", create=True)
     disk.fail_sync()
@@ -288,10 +302,19 @@ def test_a_fault_without_an_end_lasts_until_cleared_and_outlives_a_crash() -> No
     disk.fail_write(count=None)
     for _ in range(3):
         with pytest.raises(OSError, match="No space left"):
-            disk.open("a").write(0, b"y")
+            disk.open("a").write(1, b"y")
         disk.crash()
     disk.clear_faults()
-    disk.open("a").write(0, b"y")
+    disk.open("a").write(1, b"y")
+
+
+def test_a_full_disk_has_room_for_what_is_written_over_durable_bytes() -> None:
+    disk = disk_with({"a": b"0123"})
+    disk.fail_write(count=None)
+    disk.open("a").write(1, b"abc")
+    with pytest.raises(OSError, match="No space left"):
+        disk.open("a").write(3, b"de")
+    assert content(disk, "a") == b"0abd"
 
 
 def test_a_read_fails_as_asked() -> None:

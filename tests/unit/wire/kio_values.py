@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from barnabas.wire.apis import Api
+from barnabas.wire.endpoints import NodeEndpoint
 from barnabas.wire.own_fields import FIRST_TAG
 from barnabas.wire.schema import implicit_default, take_apart
 from tests.support.served import SERVED_APIS, versions_of
@@ -96,6 +97,12 @@ def decode_response(api: Api, version: int, data: bytes) -> Any:
     entity, size = entity_reader(load_response_schema(api.key, version))(data, 0)
     assert size == len(data)
     return entity
+
+
+def endpoints_of(entity: Any) -> list[NodeEndpoint]:
+    """The endpoints of leaders that a response has."""
+    found = getattr(entity, "node_endpoints", ())
+    return [NodeEndpoint(each.node_id, each.host, each.port, each.rack) for each in found]
 
 
 def is_of_kafka(field: "Field[Any]") -> bool:

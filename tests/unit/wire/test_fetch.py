@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from barnabas.core.fetched import FetchPartition, FetchRequest
 from barnabas.wire import fetch, fetch_request
 from barnabas.wire.apis import FETCH
+from barnabas.wire.endpoints import NodeEndpoint
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.fetch import FetchedPartition, FetchedTopic, write_fetch, write_fetch_in_steps
 from barnabas.wire.fetch_request import MAX_PARTITIONS, read_fetch, read_fetch_in_steps
 from barnabas.wire.frame import write_uvarint
 from tests.support.served import versions_of
-from tests.unit.wire.kio_values import decode_response, encode, requests, responses
+from tests.unit.wire.kio_values import decode_response, encode, endpoints_of, requests, responses
 
 T = TypeVar("T")
 VERSIONS = versions_of(FETCH)
@@ -58,6 +59,8 @@ def as_we_have_it(entity: Any, version: int) -> FetchRequest:
         ],
         [(topic_of(topic), list(topic.partitions)) for topic in getattr(entity, "forgotten_topics_data", ())],
         uses_topic_ids=version >= 13,
+        replica_epoch=-1 if state is None else state.replica_epoch,
+        rack=getattr(entity, "rack_id", ""),
     )
 
 
@@ -180,8 +183,8 @@ def test_an_answer_is_written_as_kio_writes_it(version: int) -> None:
     @FEW
     def check(entity: Any) -> None:
         partitions = [each for topic in entity.responses for each in topic.partitions]
-        if getattr(entity, "node_endpoints", ()) or any(has_snapshot(each) for each in partitions):
-            return  # neither other nodes nor snapshots are told of
+        if any(has_snapshot(each) for each in partitions):
+            return  # snapshots are not told of
         topics = [
             FetchedTopic(
                 getattr(topic, "topic", None),
@@ -197,6 +200,7 @@ def test_an_answer_is_written_as_kio_writes_it(version: int) -> None:
             error_code=0 if error is None else error.value,
             session_id=getattr(entity, "session_id", 0),
             throttle_ms=round(entity.throttle_time.total_seconds() * 1000),
+            endpoints=endpoints_of(entity),
         )
         written = b"".join(bytes(each) for each in pieces)
         assert written == encode(entity)
@@ -216,8 +220,9 @@ def test_an_answer_is_written_in_steps_as_it_is_at_once(version: int, monkeypatc
         )
         for number in range(9)
     ]
-    steps = write_fetch_in_steps(version, topics, session_id=5)
-    assert finish(steps) == write_fetch(version, topics, session_id=5)
+    endpoints = [NodeEndpoint(1, "a", 9092), NodeEndpoint(2, "b", 9093, "r")]
+    steps = write_fetch_in_steps(version, topics, session_id=5, endpoints=endpoints)
+    assert finish(steps) == write_fetch(version, topics, session_id=5, endpoints=endpoints)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

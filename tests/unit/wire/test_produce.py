@@ -24,7 +24,7 @@ from barnabas.wire.produce import (
     write_single,
 )
 from tests.support.served import versions_of
-from tests.unit.wire.kio_values import decode_response, encode, requests, responses
+from tests.unit.wire.kio_values import decode_response, encode, endpoints_of, requests, responses
 
 VERSIONS = versions_of(PRODUCE)
 FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
@@ -216,10 +216,9 @@ def test_an_answer_is_written_as_kio_writes_it(version: int) -> None:
     def check(entity: Any) -> None:
         if version >= TOPIC_IDS_FROM and any(topic.topic_id is None for topic in entity.responses):
             return
-        if getattr(entity, "node_endpoints", ()):
-            return  # there are no other nodes to tell of yet
         throttle_ms = round(entity.throttle_time.total_seconds() * 1000)
-        written = write_produce(version, answers_of(entity, version), throttle_ms=throttle_ms)
+        endpoints = endpoints_of(entity)
+        written = write_produce(version, answers_of(entity, version), throttle_ms=throttle_ms, endpoints=endpoints)
         assert written == encode(entity)
         assert decode_response(PRODUCE, version, written) == entity
 

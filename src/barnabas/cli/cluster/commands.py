@@ -1,6 +1,7 @@
 """The commands of `barnabas cluster`."""
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,8 @@ from barnabas.cli.connection import AsJson, parse_pairs
 from barnabas.core.errors import InvalidConfig
 
 if TYPE_CHECKING:
+    from barnabas.cli.cluster.moving import Mover
+    from barnabas.core.metadata.rebalancing import Move
     from barnabas.testing.cluster.local import LocalCluster
 
 app = typer.Typer(
@@ -193,6 +196,103 @@ def remove(
     cluster = open_cluster(directory)
     cluster.remove(node_id, is_forced=force)
     output.say(f"node {node_id}: removed; its data is still in {cluster.directory.node_dir(node_id)}")
+
+
+AtOnce = Annotated[int, typer.Option(min=1, help="How many partitions are moved at the same time.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be moved, and move nothing.")]
+
+
+@app.command("rebalance")
+def rebalance_(
+    directory: Directory = None,
+    bootstrap: Bootstrap = None,
+    dry_run: DryRun = False,
+    at_once: AtOnce = 10,
+    as_json: AsJson = False,
+    yes: Yes = False,
+) -> None:
+    """Spread replicas and leaders evenly over the nodes and racks, with as few copies as that takes.
+
+    With --json, print the plan in the format of kafka-reassign-partitions.sh, and move nothing.
+    """
+    from barnabas.cli.cluster.moving import Mover
+
+    mover = Mover(_bootstrap_of(directory, bootstrap))
+    _show_and_move(mover, mover.plan_rebalance(), dry_run=dry_run, at_once=at_once, as_json=as_json, yes=yes)
+
+
+@app.command()
+def decommission(
+    node_id: Annotated[int, typer.Argument(metavar="NODE", help="The id of the node.")],
+    directory: Directory = None,
+    bootstrap: Bootstrap = None,
+    dry_run: DryRun = False,
+    at_once: AtOnce = 10,
+    yes: Yes = False,
+) -> None:
+    """Move everything off a node, so that it can be removed. New topics may still be placed on it until it stops."""
+    from barnabas.cli.cluster.moving import Mover
+
+    mover = Mover(_bootstrap_of(directory, bootstrap))
+    is_moved = _show_and_move(
+        mover, mover.plan_decommission(node_id), dry_run=dry_run, at_once=at_once, as_json=False, yes=yes
+    )
+    if is_moved and mover.plan_decommission(node_id):
+        output.warn(f"node {node_id} was given partitions meanwhile: run the command again")
+    elif is_moved:
+        output.say(
+            f"node {node_id} holds nothing any more: stop it, and remove it with 'barnabas cluster remove {node_id}'"
+        )
+
+
+@app.command()
+def reassign(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE|TOPIC",
+            help="A file in the format of kafka-reassign-partitions.sh; with --replicas, a topic.",
+        ),
+    ] = None,
+    directory: Directory = None,
+    bootstrap: Bootstrap = None,
+    replicas: Annotated[int | None, typer.Option(min=1, help="The number of replicas that a topic is to have.")] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel all moves that are under way.")] = False,
+    dry_run: DryRun = False,
+    at_once: AtOnce = 10,
+    yes: Yes = False,
+) -> None:
+    """Move partitions to other nodes, or change the number of a topic's replicas."""
+    from barnabas.cli.cluster.moving import Mover
+
+    if (what is None) != cancel:
+        raise typer.BadParameter("give a file, a topic with --replicas, or --cancel alone")
+    mover = Mover(_bootstrap_of(directory, bootstrap))
+    if what is None:
+        output.say(f"moves cancelled: {mover.cancel()}")
+        return
+    moves = mover.plan_file(Path(what)) if replicas is None else mover.plan_factor(what, replicas)
+    _show_and_move(mover, moves, dry_run=dry_run, at_once=at_once, as_json=False, yes=yes)
+
+
+def _bootstrap_of(directory: Path | None, bootstrap: str | None) -> str:
+    return open_cluster(directory).bootstrap if bootstrap is None else bootstrap
+
+
+def _show_and_move(
+    mover: "Mover", moves: "Sequence[Move]", *, dry_run: bool, at_once: int, as_json: bool, yes: bool
+) -> bool:
+    """Print a plan, and carry it out if that is wanted; whether everything is where it is to be."""
+    from barnabas.cli.cluster.moving import plan_json, print_plan
+
+    if as_json:
+        output.print_json(plan_json(moves))
+        return False
+    print_plan(moves)
+    if moves and not dry_run:
+        confirm(f"Move {len(moves)} partition{'s'[: len(moves) != 1]}?", yes=yes)
+        mover.carry_out(moves, at_once=at_once)
+    return not moves or not dry_run
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """The metadata of the cluster: records, the image they make, and the decisions that lead to them."""
 
-from barnabas.core.metadata.cluster import allocate_producer_ids, form_cluster, register_node, set_feature
+from barnabas.core.metadata.cluster import allocate_producer_ids, form_cluster, set_feature
 from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.elections import elect_preferred, elect_unclean
 from barnabas.core.metadata.image import Image, Node, PartitionState, Topic
@@ -30,7 +30,6 @@ __all__ = [
     "elect_preferred",
     "elect_unclean",
     "form_cluster",
-    "register_node",
     "set_configs",
     "set_feature",
 ]

@@ -11,7 +11,7 @@ process before it is gone, for a directory has one process at a time.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 import msgspec
@@ -30,7 +30,7 @@ from barnabas.core.metadata.electing import RulesOf, rules_of
 from barnabas.core.metadata.elections import led_anew
 from barnabas.core.metadata.image import Image, Node, PartitionState
 from barnabas.core.metadata.leadership import Loss, forgetting, leads, with_node, without
-from barnabas.core.metadata.levels import level_of, node_at
+from barnabas.core.metadata.levels import SEVERAL_REPLICAS, level_of, node_at
 from barnabas.core.metadata.records import Endpoint, MetadataRecord, NodeRecord, PartitionRecord, RemoveNodeRecord
 
 
@@ -111,7 +111,7 @@ def register(
         node = node_at(node, level_of(image))
     if node == known:
         return MetadataDecision([], node.epoch)
-    loss = Loss.NOTHING if is_amended else _loss_of(known, registration)
+    loss = Loss.NOTHING if is_amended else _loss_of(image, registration)
     records: list[MetadataRecord] = [node]
     if node.is_fenced:
         if (known is not None and not known.is_fenced) or loss is not Loss.NOTHING:
@@ -122,15 +122,24 @@ def register(
     return MetadataDecision([node, *_there(image, node.node_id, loss, rules, is_unclean=is_unclean)], node.epoch)
 
 
-def _loss_of(known: Node | None, registration: Registration) -> Loss:
-    """What a broker that has restarted may have lost. One that is not known may have been unregistered before, and what
-    it had then is not known, either.
-    """
-    if known is None:
+def _loss_of(image: Image, registration: Registration) -> Loss:
+    """What a broker that has restarted, or is back after it was removed, may have lost."""
+    known = image.nodes.get(registration.node_id)
+    directory_id = image.removed.get(registration.node_id) if known is None else known.directory_id
+    if None not in (directory_id, registration.directory_id) and directory_id != registration.directory_id:
         return Loss.EVERYTHING
-    if None not in (known.directory_id, registration.directory_id) and known.directory_id != registration.directory_id:
-        return Loss.EVERYTHING
-    return Loss.NOTHING if registration.previous_epoch == known.epoch else Loss.UNSYNCED
+    if known is None and directory_id is None:
+        return Loss.UNKNOWN
+    return Loss.NOTHING if known is not None and registration.previous_epoch == known.epoch else Loss.UNSYNCED
+
+
+def left_without_records(image: Image, records: Iterable[MetadataRecord]) -> list[str]:
+    """The partitions, by name, of which these records of a registration leave nobody who has everything."""
+    return [
+        f"{image.topics_by_id[record.topic_id].name}-{record.partition}"
+        for record in records
+        if isinstance(record, PartitionRecord) and not record.isr and not record.elr and not record.last_known_elr
+    ]
 
 
 def _there(image: Image, node_id: int, loss: Loss, rules: RulesOf, *, is_unclean: bool) -> Iterator[PartitionRecord]:
@@ -149,12 +158,8 @@ def _there(image: Image, node_id: int, loss: Loss, rules: RulesOf, *, is_unclean
         if _place_of(state) not in changed:
             changed.add(_place_of(state))
             before = image.get_topic_by_id(state.topic_id).get_partition(state.partition)
-            leads_on = state.leader == node_id and state.leader_epoch == before.leader_epoch
-            yield (
-                msgspec.structs.replace(state, leader_epoch=before.leader_epoch + 1)
-                if is_unclean and leads_on
-                else state
-            )
+            is_same = is_unclean and state.leader == node_id and state.leader_epoch == before.leader_epoch
+            yield msgspec.structs.replace(state, leader_epoch=before.leader_epoch + 1) if is_same else state
 
 
 def _place_of(state: PartitionState) -> tuple[UUID, int]:
@@ -192,10 +197,11 @@ def fence(image: Image, node_id: int, *, rules: RulesOf = rules_of) -> MetadataD
 
 def unregister(image: Image, node_id: int, *, has_session: bool, rules: RulesOf = rules_of) -> MetadataDecision[None]:
     """Remove a broker from the cluster permanently. Its replica assignments stay."""
-    _registered(image, node_id)
+    node = _registered(image, node_id)
     if has_session:
         raise InvalidRequest(f"broker {node_id} is running: only one that is gone for good can be unregistered")
-    return MetadataDecision([*without(image, node_id, rules=rules), RemoveNodeRecord(node_id)], None)
+    directory_id = node.directory_id if level_of(image) >= SEVERAL_REPLICAS else None
+    return MetadataDecision([*without(image, node_id, rules=rules), RemoveNodeRecord(node_id, directory_id)], None)
 
 
 def take_producer_ids(image: Image, node_id: int, *, epoch: int, count: int) -> MetadataDecision[range]:

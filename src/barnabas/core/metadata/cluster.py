@@ -1,14 +1,12 @@
 """Decisions about the cluster itself: its id, its nodes, its features, the producer ids it allocates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
-from uuid import UUID
 
 from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.core.metadata.decision import MetadataDecision
-from barnabas.core.metadata.elections import lead_anew
-from barnabas.core.metadata.image import Image, Node
+from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.levels import METADATA_VERSION
 from barnabas.core.metadata.records import (
     ALL_NODES,
@@ -16,10 +14,8 @@ from barnabas.core.metadata.records import (
     MIN_INSYNC_REPLICAS,
     ClusterRecord,
     ConfigRecord,
-    Endpoint,
     FeatureRecord,
     MetadataRecord,
-    NodeRecord,
     ProducerIdsRecord,
 )
 
@@ -59,25 +55,6 @@ def check_identity(image: Image, *, node_id: int, cluster_id: str | None) -> Non
         raise InvalidConfig(f"node.id is {node_id}, but the data are those of node {owners}")
     if None not in (cluster_id, image.cluster_id) and cluster_id != image.cluster_id:
         raise InvalidConfig(f"cluster.id is {cluster_id}, but the data are those of cluster {image.cluster_id}")
-
-
-def register_node(
-    image: Image,
-    *,
-    node_id: int,
-    endpoints: Sequence[Endpoint],
-    rack: str | None,
-    incarnation: UUID,
-    was_clean: bool = True,
-) -> MetadataDecision[Node]:
-    """Register a node, or update its registration.
-
-    The first of its endpoints is the default. After an unclean stop (`was_clean`) its partitions get new leader epochs.
-    """
-    first = endpoints[0]
-    node = NodeRecord(node_id, first.host, first.port, rack, incarnation, tuple(endpoints))
-    records: list[MetadataRecord] = [] if image.nodes.get(node_id) == node else [node]
-    return MetadataDecision(records if was_clean else [*records, *lead_anew(image, node_id).records], node)
 
 
 def allocate_producer_ids(image: Image, count: int) -> MetadataDecision[range]:

@@ -26,13 +26,20 @@ def difference(old: Image, new: Image) -> list[MetadataRecord]:
         for name in sorted({*old.features, *new.features})
         if old.features.get(name) != new.features.get(name)
     ]
-    records += [RemoveNodeRecord(node_id) for node_id in sorted(old.nodes) if node_id not in new.nodes]
+    records += _removed_nodes(old, new)
     records += [node for node_id, node in sorted(new.nodes.items()) if old.nodes.get(node_id) != node]
     records += _topics(old, new)
     records += _configs(old, new)
     if new.next_producer_id > old.next_producer_id:
         records.append(ProducerIdsRecord(new.next_producer_id))
     return records
+
+
+def _removed_nodes(old: Image, new: Image) -> Iterator[MetadataRecord]:
+    """Those that went, or whose directories are remembered; a node that is back is in a record of its own."""
+    for node_id in sorted({*old.nodes, *new.removed} - set(new.nodes)):
+        if node_id in old.nodes or old.removed.get(node_id) != new.removed[node_id]:
+            yield RemoveNodeRecord(node_id, new.removed.get(node_id))
 
 
 def _topics(old: Image, new: Image) -> Iterator[MetadataRecord]:

@@ -16,7 +16,9 @@ the watermark moves without them, and the ELR is empty.
 **A restart after an unclean stop** takes nothing from the ELR of a topic whose records are flushed before they count:
 see decision 18. Where flushing is left to the operating system, such a replica has lost its claim (`lost`).
 
-A partition with a single replica has no ELR: its replica stays in the ISR for good, as nobody else can have more.
+A partition with a single replica has no ELR: its replica stays in the ISR, as nobody else can have more, unless it has
+lost everything (`emptied`). Then nobody is in sync and nobody leads: the partition is offline until its topic is
+deleted, or an operator elects an unclean leader. Going on from offset 0 is for nobody else to decide.
 
 Invariants: ISR and ELR are disjoint and within the replicas; the partition epoch rises with every change, the leader
 epoch with every change of the leader and whenever a replica is removed.
@@ -98,6 +100,9 @@ class Change(NamedTuple):
     recovery_state: int | None = None
     lost: Collection[int] = ()
     """Replicas that may have lost acknowledged records: they leave ISR and ELR."""
+    emptied: Collection[int] = ()
+    """Those of them that have lost everything: not even the last one in sync, or the last leader, goes on with nothing.
+    """
     leader: int | None = None
     """The replica to elect, if it can lead; else as ever."""
     is_unclean: bool = False
@@ -123,7 +128,7 @@ def changed(
     _finish_reassignment(draft)
     _settle_elr(image, state, draft, change, rules)
     _elect(image, draft, change, rules, image.is_active if may_lead is None else may_lead)
-    _remember_leader(state, draft)
+    _remember_leader(state, draft, change)
     after = PartitionRecord(
         state.topic_id,
         state.partition,
@@ -196,7 +201,7 @@ def _settle_elr(image: Image, state: PartitionState, draft: _Draft, change: Chan
         draft.elr = ()
     # A partition that has an ELR goes by its rules to the end, though they may be switched off by now.
     elif len(draft.replicas) == 1 or not (has_elr(image) or state.elr or not state.isr):
-        draft.isr = draft.isr or state.isr  # the last one in sync stays
+        draft.isr = draft.isr or without_nodes(state.isr, change.emptied)  # the last one in sync stays
     else:
         had = {*state.elr, *state.isr} - {*draft.isr, *change.lost}
         draft.elr = tuple(node for node in draft.replicas if node in had)
@@ -213,31 +218,35 @@ def _elect(image: Image, draft: _Draft, change: Change, rules: ElectionRules, ma
                 draft.isr = (node,)
                 draft.elr = () if draft.needed_in_sync(rules) <= 1 else without_nodes(draft.elr, draft.isr)
             return
-    draft.leader = _unclean_leader(draft, may_lead, may_be_any=rules.may_be_unclean or change.is_unclean)
+    may_be_any = rules.may_be_unclean or change.is_unclean
+    draft.leader = _unclean_leader(draft, may_lead, may_be_any=may_be_any, emptied=change.emptied)
     if draft.leader != NO_LEADER:
         draft.isr, draft.elr = (draft.leader,), ()
         if level_of(image) >= SEVERAL_REPLICAS:
             draft.recovery_state = RECOVERING
 
 
-def _unclean_leader(draft: _Draft, may_lead: Callable[[int], bool], *, may_be_any: bool) -> int:
+def _unclean_leader(
+    draft: _Draft, may_lead: Callable[[int], bool], *, may_be_any: bool, emptied: Collection[int]
+) -> int:
     """The leader when nobody has everything for certain: the one that was lost last, or any."""
     if not draft.isr and not draft.elr:
         last = draft.last_known_elr if draft.leader == NO_LEADER else (draft.leader,)
         # An active one alone (KAFKA-19522): a fenced leader would be deposed at once, and again, and again.
-        if len(last) == 1 and last[0] in draft.replicas and may_lead(last[0]):
+        if len(last) == 1 and last[0] in draft.replicas and last[0] not in emptied and may_lead(last[0]):
             return last[0]
     return next((node for node in draft.replicas if may_be_any and may_lead(node)), NO_LEADER)
 
 
-def _remember_leader(state: PartitionState, draft: _Draft) -> None:
-    """Remember the last leader of a partition that has none, as long as it has none."""
+def _remember_leader(state: PartitionState, draft: _Draft, change: Change) -> None:
+    """Remember the last leader of a partition that has none, as long as it has none and has not lost everything."""
     known = draft.last_known_elr
     if draft.leader != NO_LEADER:
         known = ()
     elif not draft.isr and state.leader != NO_LEADER:
         known = (state.leader,)
-    draft.last_known_elr = tuple(node for node in known if node in draft.replicas) if known else ()
+    kept = (node for node in known if node in draft.replicas and node not in change.emptied)
+    draft.last_known_elr = tuple(kept) if known else ()
 
 
 def without_elr(topic: Topic) -> list[PartitionRecord]:

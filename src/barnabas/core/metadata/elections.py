@@ -119,8 +119,3 @@ def led_anew(image: Image, node_id: int) -> Iterator[PartitionRecord]:
                 yield msgspec.structs.replace(
                     state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1
                 )
-
-
-def lead_anew(image: Image, node_id: int) -> MetadataDecision[None]:
-    """Start a new leader epoch of everything a node leads."""
-    return MetadataDecision(list(led_anew(image, node_id)), None)

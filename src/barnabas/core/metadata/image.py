@@ -4,8 +4,8 @@ Owns the state; only `apply` changes it, one record at a time. A record that doe
 `InvalidMetadata` and changes nothing. The same records give an equal image on every node.
 
 Invariants: `topics` and `topics_by_id` hold the same topics; partitions are numbered from 0 without gaps; nothing is
-kept of what was removed, so `to_records` of two equal images are equal; what an image has in common with a fork of it
-is changed by neither.
+kept of what was removed, but for the data directories of nodes, so `to_records` of two equal images are equal; what an
+image has in common with a fork of it is changed by neither.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -64,6 +64,8 @@ class Image:
 
     cluster_id: str | None = None
     nodes: dict[int, Node] = field(default_factory=dict)
+    removed: dict[int, UUID] = field(default_factory=dict)
+    """The data directories of nodes that were removed, as long as no node has their ids again."""
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[UUID, Topic] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
@@ -109,6 +111,7 @@ class Image:
         return Image(
             cluster_id=self.cluster_id,
             nodes=self.nodes.copy(),
+            removed=self.removed.copy(),
             topics=self.topics.copy(),
             topics_by_id=self.topics_by_id.copy(),
             configs=self.configs.copy(),
@@ -125,6 +128,8 @@ class Image:
             yield FeatureRecord(name, level)
         for _, node in sorted(self.nodes.items()):
             yield node
+        for node_id, directory_id in sorted(self.removed.items()):
+            yield RemoveNodeRecord(node_id, directory_id)
         for _, topic in sorted(self.topics.items()):
             yield TopicRecord(topic.name, topic.topic_id)
             yield from topic.partitions.values()
@@ -143,10 +148,13 @@ class Image:
 
     def _apply_node(self, record: NodeRecord) -> None:
         self.nodes[record.node_id] = record
+        self.removed.pop(record.node_id, None)
 
     def _apply_remove_node(self, record: RemoveNodeRecord) -> None:
-        if self.nodes.pop(record.node_id, None) is None:
+        if self.nodes.pop(record.node_id, None) is None and record.directory_id is None:
             raise InvalidMetadata(f"the removal of node {record.node_id}, which does not exist")
+        if record.directory_id is not None:
+            self.removed[record.node_id] = record.directory_id
 
     def _apply_topic(self, record: TopicRecord) -> None:
         if record.name in self.topics or record.topic_id in self.topics_by_id:

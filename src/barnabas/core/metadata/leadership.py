@@ -7,7 +7,7 @@ only that one has everything acknowledged, so there is no leader until it is bac
 A broker that starts leads what nobody leads and it may lead. If it stopped uncleanly it has lost nothing that was
 acknowledged, where records are flushed before that: it keeps its place in the ELR, and by leaving and coming back it
 gets new leader epochs, under which the records that it did lose are told from those that take their offsets. If it
-comes with another data directory it has lost everything (decision 18).
+comes with another data directory it has lost everything (decision 18): it is not even the last one in sync.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,6 +23,7 @@ class Loss(Enum):
 
     NOTHING = "it stopped cleanly, or has not stopped"
     UNSYNCED = "it stopped uncleanly: what was not flushed"
+    UNKNOWN = "it was removed, or is new, and nobody knows with which data directory it had its replicas, if any"
     EVERYTHING = "it has another data directory"
 
 
@@ -37,17 +38,18 @@ def without(
     for topic in image.topics.values():
         settings = rules(image, topic)
         lost = _lost(node_id, settings, loss)
+        emptied = lost if loss is Loss.EVERYTHING else ()
         for state in topic.partitions.values():
-            if _involves(state, node_id, with_elr=bool(lost)):
-                isr = without_nodes(state.isr, (node_id,))
-                after = changed(image, state, Change(isr=isr, lost=lost), rules=settings, may_lead=may_lead)
+            if _involves(state, node_id, may_be_lost=bool(lost)):
+                change = Change(isr=without_nodes(state.isr, (node_id,)), lost=lost, emptied=emptied)
+                after = changed(image, state, change, rules=settings, may_lead=may_lead)
                 if after is not None:
                     yield after
 
 
 def _lost(node_id: int, settings: ElectionRules, loss: Loss) -> tuple[int, ...]:
     """The node, if it may have lost acknowledged records."""
-    is_lost = loss is Loss.EVERYTHING or (loss is Loss.UNSYNCED and not settings.is_flushed)
+    is_lost = loss in (Loss.EVERYTHING, Loss.UNKNOWN) or (loss is Loss.UNSYNCED and not settings.is_flushed)
     return (node_id,) if is_lost else ()
 
 
@@ -62,13 +64,15 @@ def with_node(image: Image, node_id: int, *, rules: RulesOf = rules_of) -> Itera
 
 def forgetting(image: Image, node_id: int, *, loss: Loss, rules: RulesOf = rules_of) -> Iterator[PartitionRecord]:
     """Every partition in which a node that is active may have lost acknowledged records: it is in neither ISR nor ELR,
-    and leads only where nobody has more.
+    and leads only where nobody has more; with nothing it leads nothing.
     """
+    is_emptied = loss is Loss.EVERYTHING
     for topic, state in _partitions(image):
-        if len(state.replicas) > 1 and _involves(state, node_id, with_elr=True):
+        if (is_emptied or len(state.replicas) > 1) and _involves(state, node_id, may_be_lost=True):
             settings = rules(image, topic)
-            lost = Change(lost=_lost(node_id, settings, loss))
-            after = changed(image, state, lost, rules=settings, may_lead=_active_with(image, node_id))
+            lost = _lost(node_id, settings, loss)
+            change = Change(lost=lost, emptied=lost if is_emptied else ())
+            after = changed(image, state, change, rules=settings, may_lead=_active_with(image, node_id))
             if after is not None:
                 yield after
 
@@ -83,8 +87,10 @@ def leads(image: Image, node_id: int) -> bool:
     return any(state.leader == node_id for _, state in _partitions(image))
 
 
-def _involves(state: PartitionState, node_id: int, *, with_elr: bool) -> bool:
-    return node_id == state.leader or node_id in state.isr or (with_elr and node_id in state.elr)
+def _involves(state: PartitionState, node_id: int, *, may_be_lost: bool) -> bool:
+    if node_id == state.leader or node_id in state.isr:
+        return True
+    return may_be_lost and (node_id in state.elr or node_id in state.last_known_elr)
 
 
 def _partitions(image: Image) -> Iterator[tuple[Topic, PartitionState]]:

@@ -27,7 +27,8 @@ ONE_NODE: Final = 29
 SEVERAL_NODES: Final = 30
 """Brokers have epochs, are fenced and leave."""
 SEVERAL_REPLICAS: Final = 31
-"""Partitions have eligible leader replicas and recovery states, and are reassigned."""
+"""Partitions have eligible leader replicas and recovery states, and are reassigned; the data directories of nodes that
+were removed are remembered."""
 LATEST_LEVEL: Final = SEVERAL_REPLICAS
 
 TYPES: Final[Mapping[type, int]] = {RemoveNodeRecord: SEVERAL_NODES}
@@ -35,6 +36,7 @@ TYPES: Final[Mapping[type, int]] = {RemoveNodeRecord: SEVERAL_NODES}
 
 FIELDS: Final[Mapping[type, Mapping[str, int]]] = {
     NodeRecord: dict.fromkeys(("epoch", "is_fenced", "is_leaving", "directory_id", "features"), SEVERAL_NODES),
+    RemoveNodeRecord: {"directory_id": SEVERAL_REPLICAS},
     PartitionRecord: dict.fromkeys(("elr", "last_known_elr", "recovery_state", "adding", "removing"), SEVERAL_REPLICAS),
 }
 """The level that introduced a field of a record type that was there before it."""

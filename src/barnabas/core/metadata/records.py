@@ -119,9 +119,14 @@ class RemoveTopicRecord(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class RemoveNodeRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A node is no longer part of the cluster."""
+    """A node is no longer part of the cluster.
+
+    Its data directory is remembered: partitions may still be placed on the node, and one that comes back under the same
+    id with another directory has nothing of them.
+    """
 
     node_id: int
+    directory_id: UUID | None = None  # the one that it had
 
 
 class FeatureRecord(msgspec.Struct, frozen=True, array_like=True, tag=12):

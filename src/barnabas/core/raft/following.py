@@ -65,6 +65,10 @@ def on_fetch_response(
     if response.diverging is not None:
         # Whatever the leader calls committed, it does not speak of this log before it is truncated.
         _truncate(state, leader_id, response.diverging, now_ms=now_ms)
+    elif response.snapshot is not None and not 0 <= response.snapshot.epoch <= state.epoch:
+        state.note(f"leader {leader_id} of epoch {state.epoch} sends the snapshot {response.snapshot}, which cannot be")
+        state.requests.pause(leader_id, now_ms=now_ms)
+        return
     elif response.snapshot is not None:
         if response.snapshot.end_offset < state.high_watermark:
             raise BrokenQuorum(
@@ -85,7 +89,7 @@ def is_current(state: RaftState, request: FetchRequest) -> bool:
 
 def _truncate(state: RaftState, leader_id: int, diverging: EpochEnd, *, now_ms: int) -> None:
     end_offset = truncation_offset(state, diverging)
-    if end_offset >= state.log.end_offset:
+    if not 0 <= end_offset < state.log.end_offset:
         state.note(f"leader {leader_id} says that logs differ at {diverging}, where this one has nothing")
         state.requests.pause(leader_id, now_ms=now_ms)
         return

@@ -10,6 +10,7 @@ import msgspec
 
 from barnabas.core.errors import InconsistentClusterId, NotController, UnknownLeaderEpoch
 from barnabas.core.raft import following, leading, membership, snapshots, transitions, voting
+from barnabas.core.raft.epochs import is_credible
 from barnabas.core.raft.joining import VoterChange, due_change
 from barnabas.core.raft.leading import ReplicaDescription
 from barnabas.core.raft.log_view import BOOTSTRAP_SNAPSHOT, EpochStart, LogView, SnapshotId
@@ -139,7 +140,7 @@ class RaftNode:
         if isinstance(role, Leader):
             return leading.deadlines_ms(self._state, role)
         if isinstance(role, Resigned):
-            return [] if role.is_final else [role.deadline_ms]
+            return [] if role.is_final or not self._state.has_next_epoch else [role.deadline_ms]
         return [role.deadline_ms] if self._state.may_stand else []
 
     def describe(self) -> list[ReplicaDescription]:
@@ -169,7 +170,9 @@ class RaftNode:
             transitions.resume_candidate(state, now_ms=now_ms)
         elif quorum.leader_id is not None:
             state.role = Follower(deadline_ms=now_ms + state.config.fetch_timeout_ms)
-        if leading.is_sole_voter(state) and not isinstance(state.role, Leader):
+        if not state.has_next_epoch:
+            state.note(f"epoch {state.epoch} is the last that there is: this node can be elected no more")
+        if state.may_stand and leading.is_sole_voter(state) and not isinstance(state.role, Leader):
             transitions.become_prospective(state, now_ms=now_ms)
         return self._settle(now_ms)
 
@@ -273,6 +276,10 @@ class RaftNode:
         leader_id = response.leader_id
         if leader_id == state.node_id:
             leader_id = state.leader_id if response.epoch == state.epoch else None
+        if not is_credible(state.epoch, response.epoch):
+            state.note(f"node {peer} says that it is in epoch {response.epoch}: that is not believed in {state.epoch}")
+            state.requests.pause(peer, now_ms=now_ms)
+            return False
         if not transitions.is_consistent(state, response.epoch, leader_id):
             state.note(f"node {peer} says that node {leader_id} leads epoch {response.epoch}, which cannot be")
             state.requests.pause(peer, now_ms=now_ms)
@@ -358,7 +365,7 @@ class RaftNode:
                 return True
             return False
         if isinstance(role, Resigned):
-            if role.is_final or now_ms < role.deadline_ms:
+            if role.is_final or not state.has_next_epoch or now_ms < role.deadline_ms:
                 return False
             transitions.become_unattached(state, state.epoch + 1, now_ms=now_ms)
             return True

@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from barnabas.core.model import NO_OFFSET
+from barnabas.core.raft.epochs import LAST_EPOCH
 from barnabas.core.raft.log_view import BatchInfo, LogView, SnapshotId
 from barnabas.core.raft.messages import FetchRequest, Request
 from barnabas.core.raft.output import (
@@ -212,9 +213,16 @@ class RaftState:
         The others may not have that change. They get no vote from this node, whose log is longer, and may need it.
         """
         change = self.voters.last_entry
+        if not self.has_next_epoch:
+            return False
         if self.is_voter or change is None:
             return self.is_voter
         return change.offset >= self.high_watermark and self.voters.at(change.offset).find(self.key) is not None
+
+    @property
+    def has_next_epoch(self) -> bool:
+        """Whether there is an epoch left for another election."""
+        return self.epoch < LAST_EPOCH
 
     @property
     def is_own_vote_enough(self) -> bool:

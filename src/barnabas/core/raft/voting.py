@@ -10,6 +10,8 @@ from barnabas.core.errors import (
     InvalidRequest,
     InvalidVoterKey,
 )
+from barnabas.core.raft.epochs import is_step
+from barnabas.core.raft.leading import is_sole_voter
 from barnabas.core.raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -32,19 +34,29 @@ from barnabas.core.raft.voters import ReplicaKey
 
 
 def check_sender(state: RaftState, cluster_id: str, epoch: int) -> Refusal | None:
-    """The error of a request that is checked before its content."""
+    """The error of a request that is checked before its content.
+
+    Nobody is elected without a leader that is the only voter: it takes a newer epoch from no one.
+    """
     if cluster_id != state.cluster_id:
         return InconsistentClusterId
-    return FencedLeaderEpoch if epoch < state.epoch else None
+    if epoch < state.epoch:
+        return FencedLeaderEpoch
+    is_secure = epoch > state.epoch and isinstance(state.role, Leader) and is_sole_voter(state)
+    return InvalidRequest if is_secure or not is_step(state.epoch, epoch) else None
+
+
+def check_addressee(state: RaftState, voter: ReplicaKey) -> Refusal | None:
+    """The error of a request that was meant for another replica. It changes nothing here, not even the epoch."""
+    return None if state.key.matches(voter) else InvalidVoterKey
 
 
 def on_vote_request(state: RaftState, request: VoteRequest, *, now_ms: int) -> VoteResponse:
     """A candidate asks for a vote. It need not be in this node's set of voters: the set may lag behind the log's."""
     refusal = check_sender(state, request.cluster_id, request.epoch) or _check_vote(request)
+    refusal = refusal or check_addressee(state, request.voter)
     if refusal is None and request.epoch > state.epoch:
         become_unattached(state, request.epoch, now_ms=now_ms)
-    if refusal is None and not state.key.matches(request.voter):
-        refusal = InvalidVoterKey
     is_granted = refusal is None and may_grant(state, request)
     if is_granted and not request.is_pre_vote:
         _vote_for(state, request.candidate, now_ms=now_ms)
@@ -119,10 +131,9 @@ def on_vote_response(
 def on_begin_epoch(state: RaftState, request: BeginQuorumEpochRequest, *, now_ms: int) -> BeginQuorumEpochResponse:
     """A leader announces itself."""
     refusal = check_sender(state, request.cluster_id, request.epoch) or _check_leader(state, request)
+    refusal = refusal or check_addressee(state, request.voter)
     if refusal is None:
         learn(state, request.epoch, request.leader_id, now_ms=now_ms)
-        if not state.key.matches(request.voter):
-            refusal = InvalidVoterKey
     return BeginQuorumEpochResponse(epoch=state.epoch, leader_id=state.leader_id, refusal=refusal)
 
 

@@ -17,7 +17,7 @@ Invariants: the watermark never goes back; at most one proposal is in flight; th
 Must not know: how replicas fetch, where proposals go, what waits for an acknowledgement.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.core.errors import FencedLeaderEpoch, NotEnoughReplicas, NotLeaderOrFollower, UnknownLeaderEpoch
@@ -61,10 +61,12 @@ class Progress:
         "last_fetch_ms",
         "leader_end_then",
         "log_end_offset",
+        "log_start_offset",
     )
 
     def __init__(self, *, last_caught_up_ms: int) -> None:
         self.broker_epoch = NO_BROKER_EPOCH
+        self.log_start_offset = NO_OFFSET
         self.log_end_offset = NO_OFFSET
         self.durable_end_offset = NO_OFFSET
         self.last_caught_up_ms = last_caught_up_ms
@@ -155,6 +157,7 @@ class Leader:
         durable_end_offset: int,
         broker_epoch: int,
         now_ms: int,
+        log_start_offset: int = NO_OFFSET,
     ) -> int:
         """A follower fetches: its log ends here, and is on disk up to there. Returns the high watermark.
 
@@ -170,7 +173,7 @@ class Leader:
         if broker_epoch != progress.broker_epoch:
             progress.broker_epoch = broker_epoch
             progress.last_fetch_ms = _NEVER_MS  # what the last life had seen proves nothing for this one
-        progress.log_end_offset = log_end_offset
+        progress.log_start_offset, progress.log_end_offset = log_start_offset, log_end_offset
         progress.durable_end_offset = durable_end_offset
         has = self._end_of(progress)
         if has >= self._end_offset:
@@ -227,6 +230,21 @@ class Leader:
     def knows_its_watermark(self) -> bool:
         """Whether everything acknowledged before this epoch is certainly below the high watermark."""
         return self.high_watermark >= self.start_offset
+
+    def most_caught_up(self, nodes: Collection[int], offset: int) -> int | None:
+        """Of these nodes the follower to read from at `offset`, if one is active, in sync and has that offset (KIP-392).
+
+        It serves up to its own high watermark, which may be lower than this one's for a moment.
+        """
+        best: tuple[int, int, int] | None = None
+        for replica in nodes:
+            progress = self._followers.get(replica)
+            if progress is None or replica not in self.isr or replica not in self._active:
+                continue
+            if progress.log_start_offset <= offset <= progress.log_end_offset:
+                rank = (progress.log_end_offset, progress.last_caught_up_ms, replica)
+                best = rank if best is None else max(best, rank)
+        return None if best is None else best[2]
 
     def propose(self, *, now_ms: int) -> IsrProposal | None:
         """The ISR to propose to the controller, if it should change; counted until it is settled.

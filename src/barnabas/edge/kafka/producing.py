@@ -8,22 +8,25 @@ wait: order is kept.
 As in Kafka, acks=0 gets no answer; if it is refused the connection is closed, which is all such a client can notice.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.produced import ProduceRequest, Single
+from barnabas.edge.kafka.current_leaders import NOT_LEADING, CurrentLeaders
 from barnabas.edge.kafka.produce_versions import transacting_of
 from barnabas.runtime.connections import Answer, Slot, Work
 from barnabas.runtime.letting_go import let_go
-from barnabas.runtime.turns import finish, in_turns, next_turn
+from barnabas.runtime.turns import finish, in_turns, next_turn, pieces
 from barnabas.services.broker import Broker
 from barnabas.services.opening import RecordsRefused
 from barnabas.services.produce_round import MAX_AT_ONCE, Outcome, Placed, ProduceRound, ProduceRounds
 from barnabas.services.session import Session
+from barnabas.wire.endpoints import NodeEndpoint
 from barnabas.wire.frame import RequestHeader, answer_head
 from barnabas.wire.produce import (
+    CURRENT_LEADERS_FROM,
     ManyPartitions,
     PartitionAnswer,
     TopicAnswer,
@@ -47,6 +50,7 @@ class Producing:
     """Handles Produce requests."""
 
     def __init__(self, broker: Broker) -> None:
+        self._leaders = CurrentLeaders(broker)
         self._rounds = ProduceRounds(broker.produce, broker.served, broker.access)
 
     def handle(self, header: RequestHeader, frame: memoryview, session: Session) -> "Answer | Waiting | Work":
@@ -57,7 +61,7 @@ class Producing:
             if isinstance(taken, Placed):
                 return _encode_placed(header, session, single, taken)
             if taken is not None:
-                return _answer_not_placed(header, session, single, taken)
+                return self._answer_not_placed(header, session, single, taken)
         try:
             request = read_produce(frame, header.body_at, len(frame), header.version, max_at_once=MAX_AT_ONCE)
         except ManyPartitions:
@@ -66,21 +70,21 @@ class Producing:
         if done is None:
             return self._handle_slowly(header, session, _copied(request))
         if done.is_acked or not request.acks:
-            return _encode(header, session, request, done)
-        return partial(_answer_when_acked, header, session, request, done)
+            return self._encode(header, session, request, done)
+        return partial(self._answer_when_acked, header, session, request, done)
 
     async def _handle_slowly(self, header: RequestHeader, session: Session, request: ProduceRequest) -> Answer:
         done = await self._rounds.take(session, request, transacting_of(header.version))
         if request.acks:
             await done.wait_acked()
-        return _encode(header, session, request, done)
+        return self._encode(header, session, request, done)
 
     async def _handle_many(self, header: RequestHeader, session: Session, frame: memoryview) -> Answer:
         """A request for very many partitions: it is read, appended and answered in turns with all other work."""
         request = await finish(read_produce_in_steps(frame, header.body_at, len(frame), header.version))
         done = await self._rounds.take_in_turns(session, request, transacting_of(header.version))
         if not request.acks:
-            return _encode(header, session, request, done)
+            return self._encode(header, session, request, done)
         if not done.is_acked:
             await next_turn()
             await done.wait_acked()
@@ -92,50 +96,70 @@ class Producing:
         )
         async for answer, index, outcome in in_turns(places):
             answer.partitions.append(_answer_of(index, outcome))
-        body = await finish(write_produce_in_steps(header.version, answers, throttle_ms=session.throttle_ms))
+        endpoints: dict[int, NodeEndpoint] = {}
+        async for some in pieces(answers):
+            endpoints.update((each.node_id, each) for each in self._name_leaders(header, session, some))
+        steps = write_produce_in_steps(
+            header.version, answers, throttle_ms=session.throttle_ms, endpoints=list(endpoints.values())
+        )
+        body = await finish(steps)
         let_go(request, done.outcomes, answers)
         return [answer_head(header, len(body)) + body]
 
+    def _answer_when_acked(
+        self, header: RequestHeader, session: Session, request: ProduceRequest, done: ProduceRound, slot: Slot
+    ) -> None:
+        done.call_when_acked(lambda: slot.put(self._encode(header, session, request, done)))
 
-def _answer_when_acked(
-    header: RequestHeader, session: Session, request: ProduceRequest, done: ProduceRound, slot: Slot
-) -> None:
-    done.call_when_acked(lambda: slot.put(_encode(header, session, request, done)))
+    def _answer_not_placed(
+        self, header: RequestHeader, session: Session, single: Single, taken: BarnabasError | ProduceRound
+    ) -> "Answer | Waiting":
+        if isinstance(taken, ProduceRound):
+            return partial(self._answer_single_when_acked, header, session, single, taken)
+        return self._encode_single(header, session, single, taken)
 
+    def _answer_single_when_acked(
+        self, header: RequestHeader, session: Session, single: Single, done: ProduceRound, slot: Slot
+    ) -> None:
+        done.call_when_acked(lambda: slot.put(self._encode_single(header, session, single, done.outcomes[0][0])))
 
-def _answer_not_placed(
-    header: RequestHeader, session: Session, single: Single, taken: BarnabasError | ProduceRound
-) -> "Answer | Waiting":
-    if isinstance(taken, ProduceRound):
-        return partial(_answer_single_when_acked, header, session, single, taken)
-    return _encode_single(header, session, single, taken)
-
-
-def _answer_single_when_acked(
-    header: RequestHeader, session: Session, single: Single, done: ProduceRound, slot: Slot
-) -> None:
-    done.call_when_acked(lambda: slot.put(_encode_single(header, session, single, done.outcomes[0][0])))
-
-
-def _encode(header: RequestHeader, session: Session, request: ProduceRequest, done: ProduceRound) -> Answer:
-    if not request.acks:
-        return _encode_nothing(done)
-    answers = [
-        TopicAnswer(
-            data.name,
-            data.topic_id,
-            [_answer_of(part.partition, outcome) for part, outcome in zip(data.partitions, outcomes, strict=True)],
-        )
-        for data, outcomes in zip(request.topics, done.outcomes, strict=True)
-    ]
-    first = answers[0] if len(answers) == 1 else None
-    throttle_ms = session.throttle_ms
-    if first is not None and len(first.partitions) == 1 and not first.partitions[0].error_code:
+    def _encode(self, header: RequestHeader, session: Session, request: ProduceRequest, done: ProduceRound) -> Answer:
+        if not request.acks:
+            return _encode_nothing(done)
+        answers = [
+            TopicAnswer(
+                data.name,
+                data.topic_id,
+                [_answer_of(part.partition, outcome) for part, outcome in zip(data.partitions, outcomes, strict=True)],
+            )
+            for data, outcomes in zip(request.topics, done.outcomes, strict=True)
+        ]
+        first = answers[0] if len(answers) == 1 else None
+        if first is None or len(first.partitions) != 1 or first.partitions[0].error_code:
+            return self._encode_all(header, session, answers)
         place = first.partitions[0][:5]
-        body = write_single(header.version, first.name, first.topic_id, place, throttle_ms=throttle_ms)
-    else:
-        body = write_produce(header.version, answers, throttle_ms=throttle_ms)
-    return [answer_head(header, len(body)) + body]
+        body = write_single(header.version, first.name, first.topic_id, place, throttle_ms=session.throttle_ms)
+        return [answer_head(header, len(body)) + body]
+
+    def _encode_single(self, header: RequestHeader, session: Session, single: Single, outcome: Outcome) -> Answer:
+        if isinstance(outcome, Placed):
+            return _encode_placed(header, session, single, outcome)
+        answer = TopicAnswer(single.name, single.topic_id, [_answer_of(single.partition, outcome)])
+        return self._encode_all(header, session, [answer])
+
+    def _encode_all(self, header: RequestHeader, session: Session, answers: list[TopicAnswer]) -> Answer:
+        endpoints = self._name_leaders(header, session, answers)
+        body = write_produce(header.version, answers, throttle_ms=session.throttle_ms, endpoints=endpoints)
+        return [answer_head(header, len(body)) + body]
+
+    def _name_leaders(
+        self, header: RequestHeader, session: Session, answers: Sequence[TopicAnswer]
+    ) -> Sequence[NodeEndpoint]:
+        """Say who leads what is refused because somebody else does."""
+        if header.version < CURRENT_LEADERS_FROM:
+            return ()
+        topics = ((name or topic_id, partitions) for name, topic_id, partitions in answers)
+        return self._leaders.name(topics, codes=NOT_LEADING, listener=session.listener)
 
 
 def _encode_nothing(done: ProduceRound) -> Answer:
@@ -144,14 +168,6 @@ def _encode_nothing(done: ProduceRound) -> Answer:
             if isinstance(outcome, BarnabasError):
                 raise RefusedUnanswered(f"a produce with acks=0 was refused: {_message_of(outcome)}")
     return []
-
-
-def _encode_single(header: RequestHeader, session: Session, single: Single, outcome: Outcome) -> Answer:
-    if isinstance(outcome, Placed):
-        return _encode_placed(header, session, single, outcome)
-    answer = TopicAnswer(single.name, single.topic_id, [_answer_of(single.partition, outcome)])
-    body = write_produce(header.version, [answer], throttle_ms=session.throttle_ms)
-    return [answer_head(header, len(body)) + body]
 
 
 def _encode_placed(header: RequestHeader, session: Session, single: Single, placed: Placed) -> Answer:

@@ -166,7 +166,8 @@ class Channel:
                 await connection.greet()
                 if self._authenticate is not None:
                     await self._authenticate(connection)
-        except (OSError, BarnabasError) as error:  # a timeout is an OSError
+        # A timeout is an OSError; a host that can be no name, which somebody else has told us, is a ValueError.
+        except (OSError, ValueError, BarnabasError) as error:
             why = str(error) or f"no answer within {self._limits.connect_timeout_s:g} s"
             connection.end(why)
             self._refuse_waiting(f"cannot connect to {self._name}: {why}")

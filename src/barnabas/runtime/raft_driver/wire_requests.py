@@ -242,9 +242,10 @@ def read_listeners(found: Sequence[Any]) -> tuple[Endpoint, ...]:
 
 
 def check_cluster(theirs: str | None, ours: str) -> None:
-    """Refuse a request of another cluster; one that names none passes, as in Kafka."""
-    if theirs is not None and theirs != ours:
-        raise InconsistentClusterId(f"this is the cluster {ours!r}, not {theirs!r}")
+    """Refuse a request of another cluster, and one that names none: every node of a quorum says which is its own."""
+    if theirs != ours:
+        what = "a request that names no cluster" if theirs is None else f"one of the cluster {theirs!r}"
+        raise InconsistentClusterId(f"this is the cluster {ours!r}: {what} is refused")
 
 
 def _addressee(voter_id: int, directory_id: UUID | None, receiver: Receiver) -> ReplicaKey:

@@ -1,8 +1,8 @@
 """Fetching from one leader: all partitions that this node follows there, over one connection, in one fetch session.
 
 One request is under way at a time. While records that were fetched are being synced the leader must not keep the next
-request waiting, or it would hear of the sync only when there is something new: such a request does not wait, and is
-sent when a sync has ended, or at once while there is much to fetch. So a follower fetches on while it syncs, and a
+request waiting, or it would hear of the sync only when there is something new. Such a request does not wait there. It
+is sent when a sync has ended, or at once while there is much to fetch: so a busy follower fetches on while it syncs. A
 leader without news has one request waiting.
 
 A partition that is refused is left out of the session for a while; what one meets, the others do not notice. When the
@@ -87,7 +87,7 @@ class Fetcher:
         self._resting: dict[Place, asyncio.TimerHandle] = {}
         self._unsynced: set[Place] = set()
         self._has_much = False
-        self._news = asyncio.Event()
+        self._news = asyncio.Event()  # there is something that the leader should hear
 
     @property
     def is_idle(self) -> bool:
@@ -99,7 +99,7 @@ class Fetcher:
         self.leave(place)
         self._followed[place] = following
         following.on_flushed = lambda: self._note_flushed(place)
-        self._want(place)
+        self._want_now(place)
 
     def leave(self, place: Place) -> None:
         """Fetch a partition no longer."""
@@ -114,8 +114,9 @@ class Fetcher:
     async def run(self) -> None:
         """Fetch until cancelled."""
         while True:
-            while not (self._due or self._forgotten or self._followed):
-                await self._wait_for_news()
+            while not self._followed:
+                self._news.clear()
+                await self._news.wait()
             try:
                 await self._fetch()
             except (PeerError, LeaderNotAvailable, UnsupportedVersion) as error:
@@ -132,6 +133,9 @@ class Fetcher:
     def _want(self, place: Place) -> None:
         self._due[place] = None
         self._forgotten.discard(place)
+
+    def _want_now(self, place: Place) -> None:
+        self._want(place)
         self._news.set()
 
     def _put_aside(self, place: Place) -> None:
@@ -149,13 +153,13 @@ class Fetcher:
 
     def _end_rest(self, place: Place) -> None:
         del self._resting[place]
-        self._want(place)
+        self._want_now(place)
 
     def _note_flushed(self, place: Place) -> None:
         if place in self._unsynced and place not in self._resting:
             if not self._followed[place].is_unsynced:
                 self._unsynced.discard(place)
-            self._want(place)
+            self._want_now(place)
 
     def _begin_anew(self) -> None:
         """Tell the leader everything again."""
@@ -165,10 +169,6 @@ class Fetcher:
                 following.give_up(fetch)
         self._forgotten.clear()
         self._due = dict.fromkeys(place for place in self._followed if place not in self._resting)
-
-    async def _wait_for_news(self) -> None:
-        self._news.clear()
-        await self._news.wait()
 
     # A request and its answer
 
@@ -181,6 +181,7 @@ class Fetcher:
             self._begin_anew()
         if self._unsynced and not self._has_much:
             await self._wait_for_sync()
+        self._news.clear()
         due, self._due = self._due, {}
         forgotten, self._forgotten = self._forgotten, set()
         wanted = {}
@@ -190,7 +191,7 @@ class Fetcher:
             if fetch is not None:
                 wanted[place] = fetch
         if self._session.is_new and not wanted:
-            await self._wait_for_news()
+            await self._news.wait()
             return
         values = self._session.request(who, wanted, forgotten, self._limits())
         answer = await self._ask(FETCH.key, values, min_version=_IDS_FROM)
@@ -206,10 +207,9 @@ class Fetcher:
 
         Not for long: a disk that takes seconds must not keep the other partitions from being fetched.
         """
-        if not self._due and not self._forgotten:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._config.replica_fetch_wait_max_ms / 1000):
-                    await self._wait_for_news()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._config.replica_fetch_wait_max_ms / 1000):
+                await self._news.wait()
 
     def _limits(self) -> Limits:
         config = self._config

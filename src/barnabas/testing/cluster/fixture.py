@@ -4,7 +4,7 @@ Not a mock: each node is a `barnabas serve` of its own, and any Kafka client can
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -83,10 +83,14 @@ class TestCluster:
 
     __test__ = False
 
-    def __init__(self, nodes: int = 3, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, nodes: int = 3, settings: Mapping[str, str] | None = None, *, racks: Sequence[str] = ()
+    ) -> None:
+        """`racks` are given to the nodes in turn: as many as there are nodes, and each has its own."""
         if nodes < 1:
             raise BarnabasError(f"a cluster has at least one node, not {nodes}")
         self._count = nodes
+        self._racks = racks
         self._settings = {**DEFAULTS, **(settings or {})}
         self._local: LocalCluster | None = None
         self._kept: Kept | None = None
@@ -125,7 +129,7 @@ class TestCluster:
         self._kept = Kept(remove=path)
         try:
             self._local = LocalCluster(path, self._kept)
-            self._local.create(self._count, settings=self._settings)
+            self._local.create(self._count, racks=self._racks, settings=self._settings)
             self.nodes = [TestNode(self._local, each.node_id) for each in self._local.state.nodes]
             self._local.start()
         except BaseException:
@@ -163,7 +167,12 @@ class TestCluster:
 
 
 @contextmanager
-def cluster(nodes: int = 3, settings: Mapping[str, str] | None = None) -> Iterator[TestCluster]:
-    """A cluster of processes for the time of a ``with`` block, with Kafka's names for `settings`."""
-    with TestCluster(nodes, settings) as running:
+def cluster(
+    nodes: int = 3, settings: Mapping[str, str] | None = None, *, racks: Sequence[str] = ()
+) -> Iterator[TestCluster]:
+    """A cluster of processes for the time of a ``with`` block, with Kafka's names for `settings`.
+
+    `racks` are given to the nodes in turn: as many as there are nodes, and each has its own.
+    """
+    with TestCluster(nodes, settings, racks=racks) as running:
         yield running

@@ -15,7 +15,6 @@ from barnabas.core.metadata import (
     delete_topic,
     elect_preferred,
     form_cluster,
-    register_node,
     set_configs,
     set_feature,
 )
@@ -27,6 +26,7 @@ from barnabas.core.metadata.records import (
     Endpoint,
     MetadataRecord,
 )
+from tests.support.nodes import register_node
 
 _names = st.sampled_from(["a", "b", "a.b", "a_b", "c"])
 _values = st.dictionaries(st.sampled_from(["x", "y", "z"]), st.sampled_from(["", "1", "2"]), max_size=2)

@@ -245,7 +245,7 @@ def test_after_an_unclean_stop_a_broker_beside_the_controller_leads_under_new_ep
     image = image_of(3, [])
     join(image)
     take(image, create_topic(image, NewTopic("a", assignments={0: (3,)}), topic_id=UUID(int=1)))
-    again = registration(incarnation=2, directory=2, previous_epoch=previous_epoch)
+    again = registration(incarnation=2, previous_epoch=previous_epoch)
 
     take(image, register(image, again, epoch=70, has_session=True, is_local=True))
 

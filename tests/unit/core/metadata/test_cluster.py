@@ -1,7 +1,5 @@
 """Decisions about the cluster, its nodes and who leads a partition."""
 
-from uuid import UUID
-
 import msgspec
 import pytest
 
@@ -19,10 +17,9 @@ from barnabas.core.metadata import (
     elect_preferred,
     elect_unclean,
     form_cluster,
-    register_node,
     set_feature,
 )
-from barnabas.core.metadata.records import NO_LEADER, Endpoint
+from barnabas.core.metadata.records import NO_LEADER
 from tests.unit.core.metadata.builders import image_of, take
 
 
@@ -41,20 +38,6 @@ def test_a_cluster_is_named_once() -> None:
 
     assert again == ([], "first")
     assert image.cluster_id == "first"
-
-
-def test_a_node_registers_and_changes() -> None:
-    image = Image()
-    for port in (1, 2):
-        decision = register_node(
-            image, node_id=3, endpoints=[Endpoint("PLAINTEXT", "h", port)], rack="r", incarnation=UUID(int=1)
-        )
-        take(image, decision)
-        assert image.nodes[3] == decision.reply
-        assert image.nodes[3].port == port
-
-    same = register_node(image, node_id=3, endpoints=[Endpoint("PLAINTEXT", "h", 2)], rack="r", incarnation=UUID(int=1))
-    assert same.records == []
 
 
 def test_producer_ids_are_given_out_once() -> None:

@@ -6,11 +6,17 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from barnabas.core.errors import ElectionNotNeeded, EligibleLeadersNotAvailable, UnsupportedVersion
+from barnabas.core.errors import (
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
 from barnabas.core.metadata import Image, MetadataDecision, NewTopic, elect_preferred, elect_unclean, set_configs
 from barnabas.core.metadata.brokers import Heartbeat, Registration, fence, heartbeat, register, unregister
+from barnabas.core.metadata.difference import difference
 from barnabas.core.metadata.electing import ELR_VERSION, ElectionRules, has_elr, rules_of
-from barnabas.core.metadata.elections import balance
+from barnabas.core.metadata.elections import balance, elect_leaders, elect_where_allowed
 from barnabas.core.metadata.levels import METADATA_VERSION, SEVERAL_NODES, SEVERAL_REPLICAS, check_level, needed_level
 from barnabas.core.metadata.records import (
     ALL_NODES,
@@ -156,6 +162,37 @@ def test_an_unregistered_broker_stays_eligible_but_cannot_lead() -> None:
     assert told(image) == (NO_LEADER, (), (0, 1), (0,))
 
 
+def test_an_unregistered_broker_that_comes_back_has_no_claim_as_nobody_knows_with_which_disk() -> None:
+    image = image_with()
+    stop(image, 2, 1)
+    take(image, unregister(image, 0, has_session=False))
+    back = Registration(
+        node_id=0,
+        incarnation=UUID(int=60),
+        directory_id=UUID(int=60),
+        endpoints=(Endpoint("PLAINTEXT", "h", 1),),
+    )
+
+    take(image, register(image, back, epoch=60, has_session=False))
+    let_in(image, 0)
+    assert told(image) == (NO_LEADER, (), (1,), (0,))
+    let_in(image, 1)
+    assert state_of(image).leader == 1
+
+
+def test_the_single_replica_of_an_unregistered_broker_leads_again_when_it_comes_back() -> None:
+    image = image_with(replicas=(0,), minimum=1)
+    take(image, unregister(image, 0, has_session=False))
+    back = Registration(
+        node_id=0, incarnation=UUID(int=60), directory_id=None, endpoints=(Endpoint("PLAINTEXT", "h", 1),)
+    )
+
+    take(image, register(image, back, epoch=60, has_session=False))
+    let_in(image, 0)
+
+    assert told(image) == (0, (0,), (), ())
+
+
 # Unclean restarts
 
 
@@ -221,6 +258,85 @@ def test_another_data_directory_has_nothing() -> None:
     restart(image, 1, epoch=50, directory=2, is_clean=True)
 
     assert told(image) == (0, (0,), (), ())
+
+
+def identified(image: Image) -> Image:
+    """With the data directory 1 on every node."""
+    for node in image.nodes:
+        image.apply(msgspec.structs.replace(image.nodes[node], directory_id=UUID(int=1)))
+    return image
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+def test_the_only_replica_does_not_lead_with_another_data_directory_unless_an_operator_has_it_lead(
+    is_local: bool,
+) -> None:
+    image = identified(image_with(minimum=1, replicas=(0,)))
+
+    restart(image, 0, epoch=50, directory=2, is_clean=True, is_local=is_local)
+    let_in(image, 0)
+    restart(image, 0, epoch=51, directory=2, is_local=is_local)
+    let_in(image, 0)
+    assert told(image) == (NO_LEADER, (), (), ())
+
+    take(image, elect_unclean(image, "a", 0))
+    assert told(image) == (0, (0,), (), ())
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+def test_the_last_leader_does_not_lead_with_another_data_directory(is_local: bool) -> None:
+    image = identified(image_with(minimum=1, replicas=(0, 1)))
+    stop(image, 1, 0)
+
+    restart(image, 0, epoch=50, directory=2, is_local=is_local)
+    let_in(image, 0, 1)
+
+    assert told(image) == (NO_LEADER, (), (), ())
+
+
+def test_a_leader_that_was_remembered_is_not_once_it_has_another_data_directory() -> None:
+    image = identified(image_with(minimum=1, replicas=(0, 1), flush_policy="os"))
+    stop(image, 1, 0)
+    restart(image, 0, epoch=50)
+    assert told(image) == (NO_LEADER, (), (), (0,))
+
+    restart(image, 0, epoch=51, directory=2)
+    let_in(image, 0)
+
+    assert told(image) == (NO_LEADER, (), (), ())
+
+
+@pytest.mark.parametrize(("directory", "leader"), [(1, 0), (2, NO_LEADER)])
+def test_a_node_that_was_removed_leads_again_only_with_the_data_directory_that_it_had(
+    directory: int, leader: int
+) -> None:
+    image = identified(image_with(minimum=1, replicas=(0,)))
+    stop(image, 0)
+    take(image, unregister(image, 0, has_session=False))
+    image = copied(image)
+
+    registration = Registration(
+        node_id=0,
+        incarnation=UUID(int=9),
+        directory_id=UUID(int=directory),
+        endpoints=(Endpoint("PLAINTEXT", "h", 1),),
+    )
+    take(image, register(image, registration, epoch=50, has_session=False))
+    let_in(image, 0)
+
+    assert state_of(image).leader == leader
+    assert image.removed == {}
+
+
+def copied(image: Image) -> Image:
+    """As a snapshot brings it to another node, into an image of an earlier state."""
+    snapshot = Image()
+    apply_all(snapshot, [decode_record(encode_record(record)) for record in image.to_records()])
+    assert snapshot == image
+    earlier = identified(image_with(minimum=1, replicas=(0,)))
+    apply_all(earlier, difference(earlier, snapshot))
+    assert earlier == image
+    return snapshot
 
 
 @pytest.mark.parametrize(("policy", "directory", "leader", "isr"), [("fsync", 1, 0, (0, 1, 2)), ("os", 1, 1, (1, 2))])
@@ -342,6 +458,41 @@ def test_an_operator_gets_any_leader_if_there_is_one() -> None:
 
     assert told(image) == (2, (2,), (), ())
     assert elected.recovery_state == RECOVERING
+
+
+def test_leaders_are_elected_each_for_itself_and_once() -> None:
+    image = image_of(3, [NewTopic("a", assignments={0: (0, 1), 1: (1, 2)})])
+    stop(image, 0)
+    let_in(image, 0)
+    take(image, set_isr(image, (1, 0)))
+
+    decision = elect_leaders(image, [("a", 0), ("a", 1), ("a", 0), ("no", 0)])
+
+    assert len(decision.records) == 1
+    first, second, again, unknown = decision.reply
+    assert isinstance(first, PartitionRecord)
+    assert (first.leader, again) == (0, first)
+    assert isinstance(second, ElectionNotNeeded)
+    assert isinstance(unknown, UnknownTopicOrPartition)
+
+
+def set_isr(image: Image, isr: tuple[int, ...]) -> MetadataDecision[None]:
+    return MetadataDecision([msgspec.structs.replace(state_of(image), isr=isr)], None)
+
+
+def test_in_rounds_unclean_leaders_are_elected_only_where_that_is_allowed() -> None:
+    image = image_with(minimum=1)
+    stop(image, 2, 1)
+    let_in(image, 2)
+    stop(image, 0)
+    assert elect_where_allowed(image).reply == 0
+
+    take(image, set_configs(image, TOPIC_RESOURCE, "a", {"unclean.leader.election.enable": "true"}))
+
+    assert elect_where_allowed(image, limit=0).reply == 0
+    assert take(image, elect_where_allowed(image)) == 1
+    assert state_of(image).leader == 2
+    assert elect_where_allowed(image).reply == 0
 
 
 def test_the_preferred_leader_may_come_from_the_eligible() -> None:

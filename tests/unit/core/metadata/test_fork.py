@@ -15,12 +15,12 @@ from barnabas.core.metadata import (
     create_topic,
     delete_topic,
     form_cluster,
-    register_node,
     set_configs,
     set_feature,
 )
 from barnabas.core.metadata.difference import difference
 from barnabas.core.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE, Endpoint, RemoveNodeRecord
+from tests.support.nodes import register_node
 
 
 class Writer:

@@ -12,6 +12,7 @@ from barnabas.core.errors import (
     BarnabasError,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
+    InvalidRequest,
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
 )
@@ -20,7 +21,7 @@ from barnabas.core.metadata.brokers import Heartbeat, fence, heartbeat
 from barnabas.core.metadata.elections import balance
 from barnabas.core.metadata.image import PartitionState
 from barnabas.core.metadata.isr import IsrChange, alter_partitions
-from barnabas.core.metadata.reassignments import Reassignment, alter, list_reassignments
+from barnabas.core.metadata.reassignments import Reassignment, Target, alter, alter_all, list_reassignments
 from barnabas.core.metadata.records import NO_LEADER
 from tests.unit.core.metadata.builders import image_of, take
 
@@ -148,6 +149,22 @@ def test_a_new_target_replaces_the_one_under_way() -> None:
 
     assert told(image) == ((5, 3, 0, 1, 2), (5, 3), (1, 2))
     assert state_of(image).isr == (0, 1, 2, 3)
+
+
+def test_many_are_moved_in_one_commit_each_for_itself_and_once() -> None:
+    image = image_of(4, [NewTopic("a", assignments={0: (0, 1), 1: (1, 2)})])
+
+    decision = alter_all(
+        image, [Target("a", 0, (0, 3)), Target("a", 1, None), Target("a", 0, (2, 3)), Target("no", 0, (0,))]
+    )
+
+    assert [type(each) for each in decision.reply[1:]] == [
+        NoReassignmentInProgress,
+        InvalidRequest,
+        UnknownTopicOrPartition,
+    ]
+    take(image, decision)
+    assert told(image) == ((0, 3, 1), (3,), (1,))
 
 
 def test_moves_are_listed() -> None:

@@ -93,3 +93,11 @@ def test_a_control_record_without_a_type_is_refused() -> None:
 
     with pytest.raises(CorruptRecord, match="offset 5"):
         describe_batch(batch, read_header(batch))
+
+
+def test_a_set_of_voters_outside_its_batch_is_refused() -> None:
+    batch = batch_of(LeaderChange(1, (1,), (1,)), KRaftVersion(1), Voters(VOTERS))
+    batch[23:27] = bytes(4)  # the batch claims to end with its first record
+
+    with pytest.raises(CorruptRecord):
+        describe_batch(batch, read_header(batch))

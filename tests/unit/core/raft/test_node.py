@@ -6,11 +6,12 @@ from uuid import UUID
 import pytest
 
 from barnabas.core.errors import NotController
+from barnabas.core.raft.epochs import LAST_EPOCH
 from barnabas.core.raft.log_view import EpochStart, SnapshotId
 from barnabas.core.raft.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse, FetchSnapshotResponse
 from barnabas.core.raft.node import RaftNode, Restored
 from barnabas.core.raft.output import FinishSnapshot, QuorumState, ResetToSnapshot, WriteSnapshotPart
-from barnabas.core.raft.state import Follower, Leader
+from barnabas.core.raft.state import Follower, Leader, Resigned, Unattached
 from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VotersAt, VoterSet
 
 KEYS = {node_id: ReplicaKey(node_id, UUID(int=node_id)) for node_id in (1, 2, 3)}
@@ -184,3 +185,29 @@ def test_the_last_voter_that_stays_alone_leads_without_asking() -> None:
     assert isinstance(leader.role, Leader)
     leader.tick(1_000_000)
     assert isinstance(leader.role, Leader)
+
+
+ALONE = VoterSet.of([Voter(ReplicaKey(1))])
+
+
+def test_a_node_in_the_last_epoch_starts_and_says_that_there_is_no_other() -> None:
+    for voters in (ALONE, FIXED):
+        restored = Restored(quorum=QuorumState(LAST_EPOCH, None, KEYS[1]))
+        node = RaftNode(KEYS[1], "castle", restored, dice=Random(1), static_voters=voters)
+        assert "is the last" in node.start(0).notes[0]
+        node.tick(1_000_000)
+        assert isinstance(node.role, Unattached)
+        assert node.quorum.epoch == LAST_EPOCH
+        assert node.deadline_ms is None or node.deadline_ms > 1_000_000
+
+
+def test_the_leader_of_the_last_epoch_leads_it_to_its_end() -> None:
+    node = make_node(Restored(quorum=QuorumState(LAST_EPOCH - 1)), voters=ALONE)
+    assert isinstance(node.role, Leader)
+    assert node.quorum.epoch == LAST_EPOCH
+
+    restarted = make_node(Restored(quorum=node.quorum), voters=ALONE)
+    restarted.tick(1_000_000)
+    assert isinstance(restarted.role, Resigned)
+    assert restarted.quorum.epoch == LAST_EPOCH
+    assert restarted.deadline_ms is None

@@ -373,3 +373,55 @@ def test_whatever_happens_enough_replicas_have_what_is_acknowledged(min_isr: int
             assert len(leader.isr) >= min_isr
         assert 1 in leader.isr
         assert all(disks[each] >= leader.high_watermark for each in leader.isr)
+
+
+def sent_to(leader: Leader, offset: int, *nodes: int) -> int | None:
+    return leader.most_caught_up(nodes, offset)
+
+
+def test_consumers_are_sent_to_the_follower_that_has_come_furthest() -> None:
+    leader = lead()
+    own(leader, 10)
+    fetch(leader, 2, 7)
+    fetch(leader, 3, 9)
+    assert sent_to(leader, 5, 2, 3) == 3
+    assert sent_to(leader, 5, 2) == 2
+    fetch(leader, 2, 9, now_ms=5)
+    assert sent_to(leader, 5, 2, 3) == 3  # both are as far: the higher id, as in Kafka
+
+
+def test_of_followers_that_are_as_far_the_one_that_was_caught_up_last_is_chosen() -> None:
+    leader = lead()
+    own(leader, 10)
+    fetch(leader, 3, 10, now_ms=1)
+    fetch(leader, 2, 10, now_ms=2)
+    assert sent_to(leader, 10, 2, 3) == 2
+
+
+def test_consumers_are_sent_to_no_follower_that_lacks_their_offset_or_is_not_in_sync_or_not_active() -> None:
+    leader = lead(isr=(1, 2))
+    own(leader, 10)
+    assert sent_to(leader, 0, 2) is None  # it has not fetched yet
+    fetch(leader, 2, 7)
+    fetch(leader, 3, 10)
+    assert sent_to(leader, 7, 2) == 2
+    assert sent_to(leader, 8, 2) is None
+    assert sent_to(leader, 5, 3) is None
+    assert sent_to(leader, 5, 1, 9) is None
+    leader.note_active({1: 11, 3: 13})
+    assert sent_to(leader, 5, 2) is None
+
+
+def test_consumers_are_sent_to_no_follower_whose_log_starts_after_their_offset() -> None:
+    leader = lead()
+    own(leader, 10)
+    leader.note_fetch(
+        2,
+        leader_epoch=EPOCH,
+        log_end_offset=10,
+        durable_end_offset=10,
+        broker_epoch=ACTIVE[2],
+        now_ms=0,
+        log_start_offset=4,
+    )
+    assert (sent_to(leader, 3, 2), sent_to(leader, 4, 2)) == (None, 2)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from barnabas.core.errors import DuplicateVoter, NotController, RequestTimedOut, VoterNotFound
-from barnabas.core.metadata.cluster import register_node, start_cluster
+from barnabas.core.metadata.cluster import start_cluster
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.quorum import Quorum
 from barnabas.core.metadata.records import Endpoint, MetadataRecord
@@ -37,6 +37,7 @@ from barnabas.storage.data_dir import DataDir
 from barnabas.testing.link import NetworkConfig
 from barnabas.testing.simulation import Simulation
 from barnabas.wire.apis import Api
+from tests.support.nodes import register_node
 from tests.support.ports import FixedClock, InPlace
 from tests.unit.edge.kafka.calling import Caller, FakeConnection
 
@@ -308,8 +309,11 @@ async def _form(brokers: dict[int, Broker]) -> None:
             partial(
                 register_node,
                 node_id=node_id,
-                endpoints=[Endpoint("PLAINTEXT", f"n{node_id}.test", 9092)],
-                rack=None,
+                endpoints=[
+                    Endpoint("PLAINTEXT", f"n{node_id}.test", 9092),
+                    Endpoint("OUTSIDE", f"n{node_id}.outside", 9192),
+                ],
+                rack=brokers[node_id].config.broker_rack,
                 incarnation=UUID(int=node_id),
             )
         )

@@ -29,14 +29,13 @@ class Held:
     def __enter__(self) -> "Held":
         asyncio.get_running_loop().call_soon(self._turn)
         gc.disable()
-        gc.freeze()  # whoever collects meanwhile finds no garbage of tests before
+        gc.collect()  # whoever collects meanwhile finds no garbage of tests before
         self._blocks = sys.getallocatedblocks()
         sys.setprofile(self._count)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
-        gc.unfreeze()
         gc.enable()
         self._note()
         self._is_over = True

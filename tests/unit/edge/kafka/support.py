@@ -181,6 +181,8 @@ def _zero(annotation: Any) -> Any:
         return timedelta(seconds=30)
     if annotation is bytes:
         return b""
+    if is_dataclass(annotation):
+        return build(annotation, {})
     is_text = isinstance(annotation, type) and issubclass(annotation, str)  # kio's names and ids too
     return "" if is_text else 0 if annotation is not bool else False
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 import uvloop
 
+from barnabas.core.errors import PeerUnreachable
 from barnabas.runtime.dice import SystemDice
 from barnabas.runtime.peers import Peers
 from tests.unit.runtime.peers.peer_support import FETCH, HEARTBEAT, FakeNode, answer, well
@@ -36,7 +37,26 @@ async def talk() -> None:
         assert node.connections == 2
 
 
-@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+ON_BOTH_LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+
+
+@ON_BOTH_LOOPS
 def test_peers_talk_over_real_sockets(loop: object) -> None:
     with asyncio.Runner(loop_factory=loop) as runner:  # type: ignore[arg-type]
         runner.run(talk())
+
+
+async def call_impossible_hosts() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        peers = Peers(tasks, asyncio.get_running_loop(), SystemDice())
+        for number, host in enumerate(("\x00", "a" * 300, "..", "")):
+            peers.move(number, host, 1)
+            with pytest.raises(PeerUnreachable, match="cannot connect"):
+                await peers.to(number).call(HEARTBEAT, {}, timeout_s=30)
+        peers.close()
+
+
+@ON_BOTH_LOOPS
+def test_a_host_that_can_be_no_name_is_not_reached_and_ends_nothing(loop: object) -> None:
+    with asyncio.Runner(loop_factory=loop) as runner:  # type: ignore[arg-type]
+        runner.run(call_impossible_hosts())

@@ -147,11 +147,12 @@ def test_another_cluster_is_refused_before_anything_else(request_: Request) -> N
 
 
 @pytest.mark.parametrize("request_", NEWEST)
-def test_a_request_without_a_cluster_passes(request_: Request) -> None:
+def test_a_request_without_a_cluster_is_refused(request_: Request) -> None:
     outgoing = wire_requests.write(request_)
     message = through(outgoing.api, versions_of(outgoing.api)[-1], {**outgoing.values, "cluster_id": None})
 
-    assert READERS[type(request_)](message, HERE) == request_
+    with pytest.raises(InconsistentClusterId, match="names no cluster"):
+        READERS[type(request_)](message, HERE)
 
 
 @pytest.mark.parametrize("request_", NEWEST)

@@ -60,7 +60,7 @@ class ReplicaSettings(msgspec.Struct, frozen=True, kw_only=True):
         About(
             STRING,
             "How the replica is chosen that a consumer reads from: by its rack (client.rack). Unset: the leader.",
-            choices=(RACK_AWARE,),
+            choices=(RACK_AWARE, RACK_AWARE.rpartition(".")[2]),
         ),
     ] = None
     auto_leader_rebalance_enable: Annotated[

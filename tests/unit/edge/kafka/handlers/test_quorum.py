@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from barnabas.core.metadata.names import METADATA_TOPIC
 from barnabas.core.raft.voters import Endpoint
+from barnabas.runtime.metadata_log import MetadataLog
 from barnabas.runtime.raft_driver.peers import WirePeers
 from barnabas.runtime.raft_driver.wire_requests import METADATA_TOPIC_ID
 from barnabas.services.broker import Broker
@@ -54,17 +55,24 @@ def only(answer: Any) -> Any:
     return answer.topics[0].partitions[0]
 
 
+async def ask_node(broker: Broker, api: Api, version: int, **values: Any) -> Any:
+    """Ask as another node of the same quorum does."""
+    assert broker.quorum is not None
+    return await ask(broker, api, version, **{"cluster_id": broker.quorum.cluster_id, **values})
+
+
 def epoch_of(broker: Broker) -> int:
     assert broker.quorum is not None
     return broker.quorum.epoch
 
 
 @pytest.mark.parametrize("api", [VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH_SNAPSHOT])
-def test_a_node_of_another_cluster_is_refused_as_a_whole(api: Api) -> None:
+def test_a_node_of_another_cluster_or_of_none_is_refused_as_a_whole(api: Api) -> None:
     async def scenario(broker: Broker) -> None:
-        answer = await ask(broker, api, 1, cluster_id="another", topics=[])
-        assert answer.error_code is ErrorCode.inconsistent_cluster_id
-        assert answer.topics == ()
+        for cluster_id in ("another", "", None):
+            answer = await ask(broker, api, 1, cluster_id=cluster_id, topics=[])
+            assert answer.error_code is ErrorCode.inconsistent_cluster_id
+            assert answer.topics == ()
 
     run(scenario)
 
@@ -73,7 +81,7 @@ def test_a_node_of_another_cluster_is_refused_as_a_whole(api: Api) -> None:
 def test_another_partition_is_an_invalid_request(api: Api) -> None:
     async def scenario(broker: Broker) -> None:
         for topics in ([], [{"topic_name": "other", "partitions": [{}]}], about(partition_index=1)["topics"]):
-            answer = await ask(broker, api, 1, topics=topics)
+            answer = await ask_node(broker, api, 1, topics=topics)
             assert answer.error_code is ErrorCode.invalid_request
 
     run(scenario)
@@ -82,7 +90,7 @@ def test_another_partition_is_an_invalid_request(api: Api) -> None:
 def test_a_leader_grants_no_vote_in_its_epoch_and_says_who_leads() -> None:
     async def scenario(broker: Broker) -> None:
         epoch = epoch_of(broker)
-        answered = only(await ask(broker, VOTE, 2, voter_id=NODE_ID, **vote(epoch)))
+        answered = only(await ask_node(broker, VOTE, 2, voter_id=NODE_ID, **vote(epoch)))
         assert answered.error_code is ErrorCode.none
         assert (answered.vote_granted, answered.leader_id, answered.leader_epoch) == (False, NODE_ID, epoch)
 
@@ -97,7 +105,7 @@ def test_an_old_epoch_is_fenced_and_hears_of_the_new_one() -> None:
             (BEGIN_QUORUM_EPOCH, about(leader_id=2, leader_epoch=epoch - 1)),
             (END_QUORUM_EPOCH, about(leader_id=2, leader_epoch=epoch - 1)),
         ):
-            answered = only(await ask(broker, api, 1, **request))
+            answered = only(await ask_node(broker, api, 1, **request))
             assert answered.error_code is ErrorCode.fenced_leader_epoch
             assert (answered.leader_id, answered.leader_epoch) == (NODE_ID, epoch)
 
@@ -106,7 +114,7 @@ def test_an_old_epoch_is_fenced_and_hears_of_the_new_one() -> None:
 
 def test_a_vote_for_another_voter_is_refused_by_the_key_of_its_receiver() -> None:
     async def scenario(broker: Broker) -> None:
-        answered = only(await ask(broker, VOTE, 2, voter_id=7, **vote(epoch_of(broker))))
+        answered = only(await ask_node(broker, VOTE, 2, voter_id=7, **vote(epoch_of(broker))))
         assert answered.error_code is ErrorCode.invalid_voter_key
 
     run(scenario)
@@ -117,8 +125,25 @@ def test_a_second_leader_of_an_epoch_cannot_be() -> None:
         epoch = epoch_of(broker)
         for api in (BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH):
             for leader_id in (2, -1):
-                answered = only(await ask(broker, api, 1, **about(leader_id=leader_id, leader_epoch=epoch)))
+                answered = only(await ask_node(broker, api, 1, **about(leader_id=leader_id, leader_epoch=epoch)))
                 assert answered.error_code is ErrorCode.invalid_request
+        assert broker.metadata.is_active
+
+    run(scenario)
+
+
+def test_the_only_voter_takes_no_newer_epoch_from_anybody() -> None:
+    async def scenario(broker: Broker) -> None:
+        epoch = epoch_of(broker)
+        for newer in (epoch + 1, epoch + 1000, 2**31 - 2, 2**31 - 1):
+            for api, request in (
+                (VOTE, vote(newer)),
+                (BEGIN_QUORUM_EPOCH, about(leader_id=2, leader_epoch=newer)),
+                (END_QUORUM_EPOCH, about(leader_id=2, leader_epoch=newer)),
+            ):
+                answered = only(await ask_node(broker, api, 1, **request))
+                assert answered.error_code is ErrorCode.invalid_request
+                assert (answered.leader_id, answered.leader_epoch) == (NODE_ID, epoch)
         assert broker.metadata.is_active
 
     run(scenario)
@@ -134,7 +159,7 @@ def test_snapshots_that_are_not_there_and_partitions_that_have_none_are_refused(
             (snapshot(epoch, topic="other"), ErrorCode.unknown_topic_or_partition),
             (snapshot(epoch, partition=3), ErrorCode.unknown_topic_or_partition),
         ):
-            assert only(await ask(broker, FETCH_SNAPSHOT, 1, **request)).error_code is expected
+            assert only(await ask_node(broker, FETCH_SNAPSHOT, 1, **request)).error_code is expected
 
     run(scenario)
 
@@ -168,7 +193,9 @@ def metadata_log(epoch: int, offset: int = 0, topic_id: UUID = METADATA_TOPIC_ID
 
 
 async def fetch(broker: Broker, **request: Any) -> Any:
-    return await Caller(broker, ForControllers()).request(FETCH, 18, **request).read()
+    assert broker.quorum is not None
+    values = {"cluster_id": broker.quorum.cluster_id, **request}
+    return await Caller(broker, ForControllers()).request(FETCH, 18, **values).read()
 
 
 def test_an_observer_fetches_the_metadata_log_and_is_seen() -> None:
@@ -232,8 +259,9 @@ def test_other_topics_and_other_clusters_get_no_fetch_there() -> None:
         assert (other.error_code, other.responses) == (ErrorCode.invalid_request, ())
         nothing = await fetch(broker, max_wait=0, topics=[])
         assert nothing.error_code is ErrorCode.invalid_request
-        stranger = await fetch(broker, cluster_id="another", **metadata_log(epoch))
-        assert (stranger.error_code, stranger.responses) == (ErrorCode.inconsistent_cluster_id, ())
+        for cluster_id in ("another", None):
+            stranger = await fetch(broker, cluster_id=cluster_id, **metadata_log(epoch))
+            assert (stranger.error_code, stranger.responses) == (ErrorCode.inconsistent_cluster_id, ())
 
     run(scenario, controllers())
 
@@ -272,12 +300,13 @@ def test_a_voter_that_cannot_be_updated_hears_who_leads() -> None:
         versions = {"min_supported_version": 0, "max_supported_version": 1}
         for request, expected in (
             (voter(current_leader_epoch=epoch, cluster_id="another"), ErrorCode.inconsistent_cluster_id),
+            (voter(current_leader_epoch=epoch, cluster_id=None), ErrorCode.inconsistent_cluster_id),
             (voter(current_leader_epoch=epoch - 1), ErrorCode.fenced_leader_epoch),
             (voter(current_leader_epoch=epoch + 1), ErrorCode.unknown_leader_epoch),
             (voter(current_leader_epoch=epoch, directory_id=None), ErrorCode.invalid_request),
             (voter(current_leader_epoch=epoch), ErrorCode.voter_not_found),
         ):
-            answer = await ask(broker, UPDATE_RAFT_VOTER, 0, k_raft_version_feature=versions, **request)
+            answer = await ask_node(broker, UPDATE_RAFT_VOTER, 0, k_raft_version_feature=versions, **request)
             assert answer.error_code is expected
             assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (NODE_ID, epoch)
 
@@ -311,17 +340,41 @@ def test_a_leader_is_found_where_the_answers_say() -> None:
         assert broker.quorum is not None
         peers: Any = Silent()
         broker.quorum.peers = WirePeers(peers, node_id=NODE_ID, listener="C", endpoints=[Endpoint("C", "me", 9093)])
-        answer = await ask(broker, VOTE, 2, **vote(epoch_of(broker)))
+        answer = await ask_node(broker, VOTE, 2, **vote(epoch_of(broker)))
         (found,) = answer.node_endpoints
         assert (found.node_id, found.host, found.port) == (NODE_ID, "me", 9093)
 
     run(scenario)
 
 
+def test_nobody_moves_a_leader_by_a_request_that_is_refused() -> None:
+    class Moved:
+        """Notes who is said to be elsewhere."""
+
+        def __init__(self) -> None:
+            self.moves: list[tuple[int, str, int]] = []
+
+        def move(self, node_id: int, host: str, port: int) -> None:
+            self.moves.append((node_id, host, port))
+
+    async def scenario(broker: Broker) -> None:
+        assert broker.quorum is not None
+        peers: Any = Moved()
+        broker.quorum.peers = WirePeers(peers, node_id=7, listener="C")
+        for epoch in (0, epoch_of(broker) + 1):
+            request = about(leader_id=NODE_ID, leader_epoch=epoch)
+            endpoints = [{"name": "C", "host": "stranger", "port": 1}]
+            answered = only(await ask_node(broker, BEGIN_QUORUM_EPOCH, 1, **request, leader_endpoints=endpoints))
+            assert answered.error_code is not ErrorCode.none
+        assert peers.moves == []
+
+    run(scenario)
+
+
 def test_a_node_that_does_not_lead_describes_nothing() -> None:
     async def scenario(broker: Broker) -> None:
-        epoch = epoch_of(broker) + 1
-        only(await ask(broker, BEGIN_QUORUM_EPOCH, 1, **about(leader_id=2, leader_epoch=epoch)))
+        assert isinstance(broker.metadata, MetadataLog)
+        await broker.metadata.driver.close()
         request = {"topics": [{"topic_name": METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]}
         answered = only(await ask(broker, DESCRIBE_QUORUM, 2, **request))
         assert answered.error_code is ErrorCode.not_leader_or_follower

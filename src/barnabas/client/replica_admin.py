@@ -1,0 +1,118 @@
+"""Administration of replicas: where they are moved, what is under way, and that preferred leaders lead.
+
+Any broker passes these requests on to the active controller.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.errors import Passing, is_passing, refusal_of, words_of
+from barnabas.client.settings import Settings
+from barnabas.core.errors import ElectionNotNeeded, NoReassignmentInProgress
+from barnabas.core.model import TopicPartition
+from barnabas.wire.apis import ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS, LIST_PARTITION_REASSIGNMENTS
+from barnabas.wire.writing import Values
+
+_T = TypeVar("_T")
+_PREFERRED: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentInfo:
+    """A partition that is being moved: all its replicas, those that copy it, and those that will go."""
+
+    partition: TopicPartition
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class ReplicaAdmin:
+    """The administration of replicas. Each call has its own connections, and retries what may pass."""
+
+    def __init__(self, settings: Settings, timeout_s: float = 30.0) -> None:
+        self._settings = settings
+        self._timeout_s = timeout_s
+
+    def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+        """Move partitions to these nodes, the preferred leader first; None cancels a move. A cancelled move that is not
+        under way is no error: it may have been completed meanwhile.
+        """
+        rows = _by_topic(
+            "name",
+            {key: {"partition_index": key.partition, "replicas": target} for key, target in targets.items()},
+        )
+
+        def ask(cluster: Cluster) -> None:
+            values: Values = {"timeout": round(self._timeout_s * 1000), "topics": rows}
+            answer = cluster.ask(ALTER_PARTITION_REASSIGNMENTS.key, values)
+            _check(answer, "reassign partitions")
+            for topic in answer.responses:
+                for each in topic.partitions:
+                    if int(each.error_code) != NoReassignmentInProgress.kafka_code:
+                        _check(each, f"reassign {topic.name}-{each.partition_index}")
+
+        self._trying(ask)
+
+    def reassignments(self) -> list[ReassignmentInfo]:
+        """The moves under way."""
+
+        def ask(cluster: Cluster) -> list[ReassignmentInfo]:
+            answer = cluster.ask(LIST_PARTITION_REASSIGNMENTS.key, {"timeout": 30_000, "topics": None})
+            _check(answer, "list reassignments")
+            return [
+                ReassignmentInfo(
+                    TopicPartition(str(topic.name), int(each.partition_index)),
+                    tuple(map(int, each.replicas)),
+                    tuple(map(int, each.adding_replicas)),
+                    tuple(map(int, each.removing_replicas)),
+                )
+                for topic in answer.topics
+                for each in topic.partitions
+            ]
+
+        return self._trying(ask)
+
+    def elect_preferred(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Have preferred leaders lead; returns the partitions where they cannot, because they are not in sync."""
+        wanted: dict[str, list[int]] = {}
+        for key in partitions:
+            wanted.setdefault(key.topic, []).append(key.partition)
+
+        def ask(cluster: Cluster) -> list[TopicPartition]:
+            rows: list[Any] = [{"topic": topic, "partitions": numbers} for topic, numbers in wanted.items()]
+            values: Values = {"election_type": _PREFERRED, "topic_partitions": rows, "timeout": 30_000}
+            answer = cluster.ask(ELECT_LEADERS.key, values)
+            _check(answer, "elect leaders")
+            return [
+                TopicPartition(str(topic.topic), int(each.partition_id))
+                for topic in answer.replica_election_results
+                for each in topic.partition_result
+                if int(each.error_code) not in (0, ElectionNotNeeded.kafka_code)
+            ]
+
+        return self._trying(ask)
+
+    def _trying(self, ask: Callable[[Cluster], _T]) -> _T:
+        with Cluster(self._settings, self._timeout_s) as cluster:
+            return cluster.trying(lambda: ask(cluster))
+
+
+def _by_topic(name: str, rows: Mapping[TopicPartition, Values]) -> list[Any]:
+    topics: dict[str, list[Values]] = {}
+    for key, row in rows.items():
+        topics.setdefault(key.topic, []).append(row)
+    return [{name: topic, "partitions": partitions} for topic, partitions in topics.items()]
+
+
+def _check(answer: Any, doing: str) -> None:
+    """Raise the refusal in an answer, in the words of the node that refused."""
+    code = int(answer.error_code)
+    if code == 0:
+        return
+    refusal = refusal_of(code, f"cannot {doing}: {getattr(answer, 'error_message', None) or words_of(code)}")
+    if is_passing(code):
+        raise Passing(str(refusal)) from refusal
+    raise refusal
