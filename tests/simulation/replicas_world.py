@@ -256,25 +256,53 @@ class ReplicaTrouble(Trouble):
         self._network.heal()
 
     async def _lose_an_answer(self, _node: ClusterNode) -> None:
-        """Have a leader not hear what became of the ISR that it asked for, nor anything of those that join it."""
+        """Have a leader not hear what became of the ISR that it asked for, nor of the follower that has joined it."""
+        found = self._find_follower()
+        if found is None:
+            return
+        controller, leader, follower = found
+        if follower.is_up:
+            follower.crash(self._random.choice((None, Keep.RANDOM)))
         asked: asyncio.Future[None] = self._loop.create_future()
 
-        def note(leader: int, joining: set[int]) -> None:
-            mute = {node.node_id for node in self.world.nodes if node.is_active}
-            if joining and leader not in mute and not asked.done():
-                names = [f"node-{number}" for number in sorted(mute | joining)]
-                self._network.partition(names, [f"node-{leader}"], drop=self._random.random() < 0.5, one_way=True)
+        def note(node_id: int, joining: set[int]) -> None:
+            if node_id == leader.node_id and follower.node_id in joining and not asked.done():
+                self._network.partition([controller.name, follower.name], [leader.name], drop=True, one_way=True)
                 asked.set_result(None)
 
         self.world.truth.on_proposal = note
         try:
-            async with asyncio.timeout(5):
+            await asyncio.sleep(1)
+            if not follower.is_up:
+                follower.start()
+            async with asyncio.timeout(4):
                 await asked
         except TimeoutError:
             return
+        finally:
+            asked.cancel()  # from now on nothing is cut
         self.world.counts["answer lost"] += 1
         await asyncio.sleep(self._random.choice((1, 6)))
         self._network.heal()
+
+    def _find_follower(self) -> tuple[ClusterNode, ClusterNode, ClusterNode] | None:
+        """The controller, a leader on another node, and a follower of that on a third: best of a partition that the
+        controller's node has no replica of.
+        """
+        nodes = {node.node_id: node for node in self.world.nodes}
+        for controller in (node for node in self.world.nodes if node.is_active):
+            apart = [
+                (state.leader, follower)
+                for state in sorted(
+                    self.world.truth.states.values(), key=lambda each: controller.node_id in each.replicas
+                )
+                for follower in state.isr
+                if state.leader != NO_LEADER and len({controller.node_id, state.leader, follower}) == 3
+            ]
+            if apart:
+                leader, follower = self._random.choice(apart[: 1 + len(apart) // 3])
+                return controller, nodes[leader], nodes[follower]
+        return None
 
     def _some_leader(self) -> ClusterNode | None:
         leaders = sorted({state.leader for state in self.world.truth.states.values() if state.leader != NO_LEADER})
@@ -324,15 +352,15 @@ def run_scenario(
         return world.counts, simulation.trace_hash()
 
 
-def run_seed(seed: int, *faults: str) -> tuple[Counter[str], str]:
-    """One run with everything that goes wrong, or with these faults only."""
+def run_seed(seed: int, *faults: str, voters: int | None = None) -> tuple[Counter[str], str]:
+    """One run with everything that goes wrong, or with these faults only; of a cluster of any size, or of this one."""
 
     async def scenario(_world: ReplicasWorld, trouble: ReplicaTrouble) -> None:
         if faults:
             trouble.suffer_only(*faults)
         await trouble.run()
 
-    return run_scenario(seed, scenario)
+    return run_scenario(seed, scenario, voters=voters)
 
 
 if __name__ == "__main__":

@@ -65,11 +65,11 @@ def test_after_a_power_cut_of_all_nodes_everything_acknowledged_is_there_and_ser
 # Planted bugs
 
 
-def run_only(*faults: str, first: int = 0) -> Callable[[int], tuple[Counter[str], str]]:
-    """Runs in which only some things go wrong, so that one that needs them is met soon."""
+def run_only(*faults: str, first: int = 0, voters: int | None = None) -> Callable[[int], tuple[Counter[str], str]]:
+    """Runs in which only some things go wrong, and of some seeds: what needs them is met soon."""
 
     def run(seed: int) -> tuple[Counter[str], str]:
-        return run_seed(first + seed, *faults)
+        return run_seed(first + seed, *faults, voters=voters)
 
     return run
 
@@ -85,9 +85,9 @@ def run_only(*faults: str, first: int = 0) -> Callable[[int], tuple[Counter[str]
         (plants.grow_the_isr_too_early, run_seed),
         (plants.lead_by_an_empty_log, run_only(first=4)),
         (plants.take_a_stale_broker_epoch, run_only("lose_follower")),
-        (plants.acknowledge_by_offset_alone, run_only("isolate_leader", first=4)),
-        (plants.drop_a_proposal_that_may_be_carried_out, run_only("lose_an_answer", "lose_power", first=4)),
-        (plants.forget_producers_as_a_follower, run_only(first=1)),
+        (plants.acknowledge_by_offset_alone, run_only("isolate_leader", first=3)),
+        (plants.drop_a_proposal_that_may_be_carried_out, run_only("lose_an_answer", first=5, voters=5)),
+        (plants.forget_producers_as_a_follower, run_only("isolate_leader", "lose_leader", first=2)),
         (plants.elect_anybody, run_only(first=1)),
     ],
 )
