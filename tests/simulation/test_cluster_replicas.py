@@ -11,7 +11,7 @@ from tests.simulation import replicas_plants as plants
 from tests.simulation.replicas_world import ReplicasWorld, ReplicaTrouble, run_scenario, run_seed
 from tests.simulation.seeded import check_noticed, check_seeds, hash_in_another_process
 
-SEEDS = 6
+SEEDS = 4
 PLANTED_SEEDS = 12
 EVENTS = (
     "acknowledged",
@@ -82,8 +82,8 @@ def run_only(*faults: str, first: int = 0, voters: int | None = None) -> Callabl
         (plants.advance_with_too_few_in_sync, run_seed),
         (plants.count_what_diverges, run_seed),
         (plants.truncate_to_the_watermark, run_seed),
-        (plants.grow_the_isr_too_early, run_seed),
-        (plants.lead_by_an_empty_log, run_only(first=4)),
+        (plants.grow_the_isr_too_early, run_only("lose_follower")),
+        (plants.lead_by_an_empty_log, run_only("lose_all_power")),
         (plants.take_a_stale_broker_epoch, run_only("lose_follower")),
         (plants.acknowledge_by_offset_alone, run_only("isolate_leader", first=3)),
         (plants.drop_a_proposal_that_may_be_carried_out, run_only("lose_an_answer", first=5, voters=5)),
