@@ -133,8 +133,8 @@ def lead_by_an_empty_log(patch: pytest.MonkeyPatch) -> None:
 def elect_anybody(patch: pytest.MonkeyPatch) -> None:
     unclean_leader = electing._unclean_leader
 
-    def any_leader(draft: Any, may_lead: Callable[[int], bool], *, may_be_any: bool) -> int:
-        return unclean_leader(draft, may_lead, may_be_any=True)
+    def any_leader(draft: Any, may_lead: Callable[[int], bool], **options: Any) -> int:
+        return unclean_leader(draft, may_lead, **{**options, "may_be_any": True})
 
     patch.setattr(electing, "_unclean_leader", any_leader)
 
