@@ -54,9 +54,9 @@ SEEDS ?= 200
 SIMULATIONS_OF_THE_QUORUM := tests/unit/core/raft/test_simulation.py tests/simulation/test_quorum.py \
     tests/simulation/test_wire_quorum.py tests/simulation/test_cluster_quorum.py
 
-sim: setup ## Run the simulations with many seeds, and the properties with all examples (SEEDS=N, ARGS=quorum)
+sim: setup ## Run the simulations with many seeds, and the properties with all examples (SEEDS=N, ARGS=quorum|replicas)
 	@TEST_SEEDS=$(SEEDS) RAFT_SEEDS=$(SEEDS) TEST_EXAMPLES=all $(VENV_PYTHON) -m pytest -n $(WORKERS) \
-	    $(patsubst quorum,$(SIMULATIONS_OF_THE_QUORUM),$(or $(ARGS),tests/simulation tests/unit/core tests/unit/storage tests/unit/testing))
+	    $(patsubst replicas,tests/simulation/test_cluster_replicas.py,$(patsubst quorum,$(SIMULATIONS_OF_THE_QUORUM),$(or $(ARGS),tests/simulation tests/unit/core tests/unit/storage tests/unit/testing)))
 
 chaos: setup ## Kill Spark, its workers and the broker at every step of every sink (long)
 	@TEST_CRASHES=all TEST_CLUSTERS=all $(VENV_PYTHON) -m pytest -ra tests/spark/crashes tests/spark/cluster $(ARGS)

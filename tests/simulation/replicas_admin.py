@@ -19,7 +19,7 @@ TOPIC_EXISTS: Final = 36
 TOPICS: Final[dict[str, tuple[int, Promise, dict[str, str]]]] = {
     "safe": (2, Promise(3, 2), {}),
     "small": (1, Promise(3, 2), {"internal.segment.bytes": "1024"}),
-    "two": (1, Promise(2, 1), {}),
+    "two": (3, Promise(2, 1), {}),
     "strict": (1, Promise(2, 2), {}),
     "one": (1, Promise(1, 1), {}),
     "unsynced": (1, Promise(3, 2, is_synced=False), {"flush.policy": "os"}),
@@ -43,13 +43,13 @@ class Administrator(Client):
 
     async def run(self) -> None:
         while not self.world.is_over:
-            await asyncio.sleep(self.random.expovariate(1.5))
-            match self.random.randrange(5):
-                case 0:
+            await asyncio.sleep(self.random.expovariate(2))
+            match self.random.randrange(7):
+                case 0 | 1:
                     await self._create_brief()
-                case 1:
+                case 2 | 3:
                     await self._delete_brief()
-                case 2:
+                case 4:
                     await self.elect_preferred()
                 case _:
                     await self._reassign()

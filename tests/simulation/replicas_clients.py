@@ -1,5 +1,5 @@
-"""Producers and consumers of a simulated cluster with replicas: each finds the leader, and does what real ones do when it
-is gone.
+"""Producers and consumers of a simulated cluster with replicas: each finds the leader, and does what real ones do when
+it is gone.
 
 What they are told is checked at the moment they are told it, against the true logs (`replicas_truth`).
 """
@@ -178,8 +178,8 @@ class Batch(NamedTuple):
 
 
 class Producer(Client):
-    """Writes batches of unlike values, several in flight; an idempotent one sends again, in order, what it was not told to
-    be written.
+    """Writes batches of unlike values, several in flight; an idempotent one sends again, in order, what it was not told
+    to be written.
     """
 
     def __init__(self, world: World, name: str, *, acks: int, is_idempotent: bool) -> None:

@@ -1,11 +1,12 @@
 """Bugs to plant in the replication of partitions, each of which the simulation has to notice."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from barnabas.core.errors import BarnabasError
-from barnabas.core.metadata import isr
+from barnabas.core.metadata import electing, isr
 from barnabas.core.replica.follower import Fetch, Follower
 from barnabas.core.replica.leader import NO_BROKER_EPOCH, Leader
 from barnabas.core.replica.producers import ProducerStates
@@ -113,11 +114,6 @@ def count_what_a_follower_has_not_synced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Follower, "_ask", boast)
 
 
-def count_fetches_of_another_epoch(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fetch, "check_leader_epoch", lambda _partition, _epoch: None)
-    patch.setattr(Leader, "check_epoch", lambda _leader, _epoch: None)
-
-
 def count_what_diverges(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fetch, "_diverging", lambda _partition, _wanted: None)
 
@@ -134,6 +130,15 @@ def lead_by_an_empty_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "hold_log", hold_log)
 
 
+def elect_anybody(patch: pytest.MonkeyPatch) -> None:
+    unclean_leader = electing._unclean_leader
+
+    def any_leader(draft: Any, may_lead: Callable[[int], bool], **options: Any) -> int:
+        return unclean_leader(draft, may_lead, **{**options, "may_be_any": True})
+
+    patch.setattr(electing, "_unclean_leader", any_leader)
+
+
 PLANTS = (
     acknowledge_before_the_sync,
     advance_with_too_few_in_sync,
@@ -144,7 +149,7 @@ PLANTS = (
     drop_a_proposal_that_may_be_carried_out,
     forget_producers_as_a_follower,
     count_what_a_follower_has_not_synced,
-    count_fetches_of_another_epoch,
     count_what_diverges,
     lead_by_an_empty_log,
+    elect_anybody,
 )

@@ -1,16 +1,17 @@
 """What must hold of the records of a simulated cluster after everything that happens.
 
-The *true log* of a partition is what any leader has ever called committed: it grows, and nothing in it changes. Whenever
-a high watermark moves on any node, what is below it is compared with the true log. Whenever the true log grows, it is on
-the disks of enough nodes, and of all that may be elected; whenever the metadata name others that may be elected, those
-have all of it on their disks. `on disk` is what a power cut would leave at that moment, not what a node says.
+The *true log* of a partition is what any leader has ever called committed: it grows, and nothing in it changes.
+Whenever a high watermark moves on any node, what is below it is compared with the true log. Whenever the true log
+grows, it is on the disks of enough nodes, and of all that may be elected; whenever the metadata name others that may be
+elected, those have all of it on their disks. On disk is what a power cut would leave at that moment, not what a node
+says.
 
-Of topics that leave flushing to the operating system a power cut may take what was committed: their true log begins anew
-where another one is found.
+Of topics that leave flushing to the operating system a power cut may take what was committed: their true log begins
+anew where another one is found.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
@@ -22,9 +23,10 @@ from barnabas.core.metadata.image import Image, PartitionState
 from barnabas.core.metadata.records import NO_LEADER
 from barnabas.core.model import TopicPartition
 from barnabas.core.replica.follower import Reset, Truncate
+from barnabas.core.replica.leader import IsrProposal
 from barnabas.runtime.following import Following
 from barnabas.runtime.partition import Partition
-from barnabas.runtime.replica import Replication
+from barnabas.runtime.replica import Replica, Replication
 from barnabas.storage.log import Appended
 from tests.simulation.cluster_checks import Checks
 from tests.simulation.replicas_logs import LogView, Written
@@ -80,6 +82,8 @@ class Truth(Checks):
         self.states: dict[Key, PartitionState] = {}
         self.names: dict[Key, TopicPartition] = {}
         self.fetched: set[tuple[Key, int, int, int]] = set()  # by replicas, in which leader and broker epoch
+        self.on_proposal: Callable[[int, set[int]], None] = lambda _leader, _joining: None
+        """Called when a leader is about to ask for an ISR that these join."""
         self._newest = -1
         self._views = views
 
@@ -159,7 +163,7 @@ class Truth(Checks):
 
     # The data
 
-    def log_of(self, partition: Partition) -> TrueLog | None:
+    def log_of(self, partition: Replica) -> TrueLog | None:
         """The true log of a partition of a topic that this simulation made."""
         promise = self.promises.get(partition.name.topic)
         if promise is None or partition.topic_id is None:
@@ -231,9 +235,7 @@ class Truth(Checks):
             return  # deleted, and not known here yet
         ends = {node: self._durable_end(node, log) for node in partition._replication.replicas}
         count = sum(end >= log.end_offset for end in ends.values())
-        self.require(
-            count >= log.promise.needed, f"{what}: {log.end_offset} is committed, and on these disks: {ends}"
-        )
+        self.require(count >= log.promise.needed, f"{what}: {log.end_offset} is committed, and on these disks: {ends}")
         self._check_eligible(key, state, f"{what}: {log.end_offset} is committed, and")
 
     def note_append(self, partition: Partition, appended: Appended) -> None:
@@ -245,7 +247,7 @@ class Truth(Checks):
         what = f"{log.name}: nodes {before} and {node_id} take records in leader epoch {partition.leader_epoch}"
         self.require(before == node_id, what)
 
-    def note_cut(self, partition: Partition, action: Truncate | Reset) -> None:
+    def note_cut(self, partition: Replica, action: Truncate | Reset) -> None:
         """A follower is about to remove records at the end of its log."""
         log, node_id = self.log_of(partition), partition._replication.node_id
         if log is None:
@@ -321,6 +323,14 @@ def _watch_watermarks(patch: pytest.MonkeyPatch, truth: Truth) -> None:
 
 def _watch_logs(patch: pytest.MonkeyPatch, truth: Truth) -> None:
     append, note_fetch, cut = Partition.append, Partition.note_fetch, Following._cut
+    propose = Partition.propose
+
+    def note_proposal(partition: Partition, *, now_ms: int) -> IsrProposal | None:
+        proposal = propose(partition, now_ms=now_ms)
+        if proposal is not None:
+            joining = {node for node, _ in proposal.isr} - set(partition._replication.isr)
+            truth.on_proposal(partition._replication.node_id, joining)
+        return proposal
 
     def note_replica(partition: Partition, replica_id: int, wanted: FetchPartition, *, broker_epoch: int) -> None:
         truth.note_fetch(partition, replica_id, broker_epoch)
@@ -337,4 +347,5 @@ def _watch_logs(patch: pytest.MonkeyPatch, truth: Truth) -> None:
 
     patch.setattr(Partition, "append", note_append)
     patch.setattr(Partition, "note_fetch", note_replica)
+    patch.setattr(Partition, "propose", note_proposal)
     patch.setattr(Following, "_cut", note_cut)

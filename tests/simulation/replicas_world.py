@@ -2,11 +2,11 @@
 
     PYTHONPATH=. python -m tests.simulation.replicas_world 42
 
-Producers of every kind write, consumers read, topics are created, moved and deleted, while nodes lose power, one, some or
-all at once, die, stop, stand still and are cut off, and disks are slow, full and fail. What must hold is checked whenever
-a watermark moves and whenever the metadata change (`replicas_truth`), and what clients are told at the moment they are
-told (`replicas_clients`). Then all faults are over: within bounded virtual time every partition has a leader and all its
-replicas in sync, writes succeed, and all replicas are the same, byte for byte.
+Producers of every kind write, consumers read, topics are created, moved and deleted, while nodes lose power, one, some
+or all at once, die, stop, stand still and are cut off, and disks are slow, full and fail. What must hold is checked
+whenever a watermark moves and whenever the metadata change (`replicas_truth`), and what clients are told at the moment
+they are told (`replicas_clients`). Then all faults are over: within bounded virtual time every partition has a leader
+and all its replicas in sync, writes succeed, and all replicas are the same, byte for byte.
 """
 
 import asyncio
@@ -22,7 +22,6 @@ from barnabas.core.metadata.records import NO_LEADER
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.testing.disk import Keep, SimulatedCrash
 from barnabas.testing.link import NetworkConfig
-from barnabas.testing.network import LOCALHOST
 from barnabas.testing.simulation import Simulation
 from barnabas.testing.wire_client import ACKS_ALL
 from tests.simulation.cluster_faults import HEALING_S, LOOK_S, Trouble
@@ -108,6 +107,7 @@ class ReplicaTrouble(Trouble):
     def __init__(self, world: ReplicasWorld, tasks: asyncio.TaskGroup) -> None:
         super().__init__(world, tasks)
         self.world = world
+        self._working: list[asyncio.Task[None]] = []
         self._faults = (
             (self._lose_power, 2),
             (self._lose_power_soon, 2),
@@ -121,12 +121,26 @@ class ReplicaTrouble(Trouble):
             (self._fill_disk, 0.5),
             (self._break_disk, 0.5),
             (self._jump, 0.5),
-            (self._lose_all_power, 1),
+            (self._lose_all_power, 1.5),
             (self._lose_leader, 3),
             (self._isolate_leader, 3),
+            (self._lose_follower, 1),
+            (self._lose_an_answer, 1),
         )
 
+    def suffer_only(self, *names: str) -> None:
+        """Have nothing else go wrong, and these as often as one another."""
+        self._faults = tuple((fault, 1) for fault, _ in self._faults if fault.__name__.strip("_") in names)
+
     async def run(self) -> None:
+        await self.begin()
+        breaking = await self._break_things()
+        self._is_over = True
+        await self._heal(breaking)
+        await self.end()
+
+    async def begin(self) -> None:
+        """Start nodes and clients."""
         world = self.world
         for node in world.nodes:
             node.start()
@@ -135,14 +149,15 @@ class ReplicaTrouble(Trouble):
         await admin.create_all()
         clients: list[Producer | Consumer | Administrator] = [*self._producers(), admin]
         clients += [Consumer(world, f"consumer{number}") for number in range(2)]
-        working = [self._tasks.create_task(client.run()) for client in clients]
-        breaking = await self._break_things()
-        self._is_over = True
-        await self._heal(breaking)
+        self._working = [self._tasks.create_task(client.run()) for client in clients]
+
+    async def end(self) -> None:
+        """All faults are over: everything is well soon, and all that was promised is there."""
+        world = self.world
         await self.until_whole("healing")
         world.is_over = True
         async with self._soon("every client is done"):
-            await asyncio.gather(*working)
+            await asyncio.gather(*self._working)
         await self._write_everywhere()
         await self.until_in_sync()
         await self._read_everything()
@@ -205,6 +220,7 @@ class ReplicaTrouble(Trouble):
     # Faults of several nodes, and of those that lead
 
     async def _lose_all_power(self, _node: ClusterNode) -> None:
+        """At one moment; they come back one after the other."""
         for node in self.world.nodes:
             if node.is_up:
                 node.crash(self._random.choice((Keep.RANDOM, Keep.NOTHING)))
@@ -227,6 +243,66 @@ class ReplicaTrouble(Trouble):
             node.crash(self._random.choice((None, Keep.RANDOM, Keep.NOTHING)))
             await self._start_again(node)
         self._network.heal()
+
+    async def _lose_follower(self, node: ClusterNode) -> None:
+        """Have a follower come back that cannot be heard by a leader for a while."""
+        leader = self._some_leader() or node
+        follower = self._random.choice([each for each in self.world.nodes if each is not leader])
+        if follower.is_up:
+            follower.crash(self._random.choice((None, Keep.RANDOM, Keep.NOTHING)))
+        self._network.partition([follower.name], [leader.name], drop=self._random.random() < 0.5)
+        await self._start_again(follower)
+        await asyncio.sleep(self._random.uniform(1, 3))
+        self._network.heal()
+
+    async def _lose_an_answer(self, _node: ClusterNode) -> None:
+        """Have a leader not hear what became of the ISR that it asked for, nor of the follower that has joined it."""
+        found = self._find_follower()
+        if found is None:
+            return
+        controller, leader, follower = found
+        if follower.is_up:
+            follower.crash(self._random.choice((None, Keep.RANDOM)))
+        asked: asyncio.Future[None] = self._loop.create_future()
+
+        def note(node_id: int, joining: set[int]) -> None:
+            if node_id == leader.node_id and follower.node_id in joining and not asked.done():
+                self._network.partition([controller.name, follower.name], [leader.name], drop=True, one_way=True)
+                asked.set_result(None)
+
+        self.world.truth.on_proposal = note
+        try:
+            await asyncio.sleep(1)
+            if not follower.is_up:
+                follower.start()
+            async with asyncio.timeout(4):
+                await asked
+        except TimeoutError:
+            return
+        finally:
+            asked.cancel()  # from now on nothing is cut
+        self.world.counts["answer lost"] += 1
+        await asyncio.sleep(self._random.choice((1, 6)))
+        self._network.heal()
+
+    def _find_follower(self) -> tuple[ClusterNode, ClusterNode, ClusterNode] | None:
+        """The controller, a leader on another node, and a follower of that on a third: best of a partition that the
+        controller's node has no replica of.
+        """
+        nodes = {node.node_id: node for node in self.world.nodes}
+        for controller in (node for node in self.world.nodes if node.is_active):
+            apart = [
+                (state.leader, follower)
+                for state in sorted(
+                    self.world.truth.states.values(), key=lambda each: controller.node_id in each.replicas
+                )
+                for follower in state.isr
+                if state.leader != NO_LEADER and len({controller.node_id, state.leader, follower}) == 3
+            ]
+            if apart:
+                leader, follower = self._random.choice(apart[: 1 + len(apart) // 3])
+                return controller, nodes[leader], nodes[follower]
+        return None
 
     def _some_leader(self) -> ClusterNode | None:
         leaders = sorted({state.leader for state in self.world.truth.states.values() if state.leader != NO_LEADER})
@@ -276,13 +352,15 @@ def run_scenario(
         return world.counts, simulation.trace_hash()
 
 
-def run_seed(seed: int) -> tuple[Counter[str], str]:
-    """One run with everything that goes wrong."""
+def run_seed(seed: int, *faults: str, voters: int | None = None) -> tuple[Counter[str], str]:
+    """One run with everything that goes wrong, or with these faults only; of a cluster of any size, or of this one."""
 
     async def scenario(_world: ReplicasWorld, trouble: ReplicaTrouble) -> None:
+        if faults:
+            trouble.suffer_only(*faults)
         await trouble.run()
 
-    return run_scenario(seed, scenario)
+    return run_scenario(seed, scenario, voters=voters)
 
 
 if __name__ == "__main__":

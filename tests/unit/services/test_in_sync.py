@@ -14,6 +14,7 @@ from barnabas.core.errors import (
     InvalidUpdateVersion,
     NotController,
     StaleBrokerEpoch,
+    StorageError,
 )
 from barnabas.core.fetched import FetchPartition
 from barnabas.core.metadata.image import Image
@@ -108,7 +109,9 @@ def test_a_proposal_that_was_taken_is_not_repeated() -> None:
     in_loop(scenario)
 
 
-@pytest.mark.parametrize("error", [NotController("moved"), StaleBrokerEpoch("registers again")])
+@pytest.mark.parametrize(
+    "error", [NotController("moved"), StaleBrokerEpoch("registers again"), StorageError("the disk of the controller")]
+)
 def test_a_proposal_without_a_clear_answer_is_repeated(error: BarnabasError) -> None:
     async def scenario() -> None:
         async with World() as world:
