@@ -83,9 +83,7 @@ class TestCluster:
 
     __test__ = False
 
-    def __init__(
-        self, nodes: int = 3, settings: Mapping[str, str] | None = None, *, racks: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, nodes: int = 3, settings: Mapping[str, str] | None = None, *, racks: Sequence[str] = ()) -> None:
         """`racks` are given to the nodes in turn: as many as there are nodes, and each has its own."""
         if nodes < 1:
             raise BarnabasError(f"a cluster has at least one node, not {nodes}")
