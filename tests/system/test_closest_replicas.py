@@ -191,7 +191,7 @@ def test_the_bus_reads_from_the_closest_replica_and_misses_nothing_before_the_en
 def test_a_leader_is_confirmed_by_those_in_sync_only(racks: barnabas.TestCluster) -> None:
     writer, follower = Writer(racks), partition_of(racks).replicas[2]
     written = writer.write(10)
-    racks.nodes[follower - 1].pause()
+    racks.nodes[follower - 1].kill()
     with barnabas.Bus(racks.bootstrap) as bus:  # once it is fenced the others are enough
         read = [each.value for each in bus.consume("orders", until_end=True, consistency="leader")]
     assert read == written

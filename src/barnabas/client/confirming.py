@@ -22,6 +22,7 @@ from barnabas.wire.apis import LIST_OFFSETS, METADATA
 _LATEST: Final = -1
 _CONSUMER: Final = -1  # in the place of a replica's id
 _RETRY_S: Final = 0.1
+_ANSWER_S: Final = 5.0  # one that hangs leaves those in sync some seconds later
 
 
 class Led(NamedTuple):
@@ -102,7 +103,7 @@ def _ask_view(brokers: Brokers, address: Address | None, partitions: Sequence[To
     connection = brokers.any() if address is None else brokers.at(address)
     names = dict.fromkeys(key.topic for key in partitions)
     values = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
-    answer = connection.call(METADATA.key, values)
+    answer = connection.call(METADATA.key, values, timeout_s=_ANSWER_S)
     found = {
         TopicPartition(str(topic.name), int(each.partition_index)): _led(each)
         for topic in answer.topics
@@ -143,7 +144,7 @@ def _ask_ends(brokers: Brokers, view: _View, *, committed: bool) -> dict[TopicPa
             "isolation_level": int(committed),
             "topics": [{"name": name, "partitions": asked} for name, asked in topics.items()],
         }
-        for topic in brokers.at(address).call(LIST_OFFSETS.key, values).topics:
+        for topic in brokers.at(address).call(LIST_OFFSETS.key, values, timeout_s=_ANSWER_S).topics:
             for each in topic.partitions:
                 key = TopicPartition(str(topic.name), int(each.partition_index))
                 check(each.error_code, f"look up the end of {key}")

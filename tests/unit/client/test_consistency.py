@@ -22,7 +22,7 @@ def test_only_any_reads_from_other_replicas_than_the_leader() -> None:
 
 
 def test_any_needs_to_know_where_the_client_is() -> None:
-    with pytest.raises(InvalidConfig, match="client.rack"):
+    with pytest.raises(InvalidConfig, match=r"client\.rack"):
         Settings("localhost").reading("any")
 
 
