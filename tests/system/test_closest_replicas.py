@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 import barnabas
 from barnabas.client import PartitionInfo
 from barnabas.client.replica_admin import ReplicaAdmin
-from barnabas.client.settings import Settings
-from barnabas.core import model as barnabas_model
+from barnabas.client.settings import Consistency, Settings
+from barnabas.core import model
 
 pytestmark = pytest.mark.xdist_group("closest_replicas")
 
@@ -134,7 +134,7 @@ def move_back(cluster: barnabas.TestCluster, leader: int) -> None:
     """Have a node lead again that has just been started: the one that leads meanwhile goes on running."""
     wait_for(lambda: leader in partition_of(cluster).in_sync)
     admin = ReplicaAdmin(Settings(cluster.bootstrap), WAIT_S)
-    admin.elect_preferred([barnabas_model.TopicPartition("orders", 0)])
+    admin.elect_preferred([model.TopicPartition("orders", 0)])
     wait_for(lambda: partition_of(cluster).leader == leader)
 
 
@@ -172,3 +172,27 @@ def test_a_consumer_reads_from_the_replica_in_its_rack_and_without_it_from_the_l
         wait_for(lambda: partition_of(racks).leader not in (leader, -1, None))
         send_through(writer, reader)
         assert (reader.errors, writer.errors) == ([], [])
+
+
+def test_the_bus_reads_from_the_closest_replica_and_misses_nothing_before_the_end(
+    racks: barnabas.TestCluster,
+) -> None:
+    writer, info = Writer(racks), partition_of(racks)
+    rack = RACKS[info.replicas[1] - 1]
+    with barnabas.Bus(racks.bootstrap, config={"client.rack": rack}) as bus:
+        written: list[bytes] = []
+        chosen: tuple[Consistency, ...] = ("any", "committed", "leader", "any")
+        for consistency in chosen:
+            written += writer.write(10)
+            assert [each.value for each in bus.consume("orders", until_end=True, consistency=consistency)] == written
+            assert [each.value for each in bus.merge("orders", consistency=consistency)] == written
+
+
+def test_a_leader_is_confirmed_by_those_in_sync_only(racks: barnabas.TestCluster) -> None:
+    writer, follower = Writer(racks), partition_of(racks).replicas[2]
+    written = writer.write(10)
+    racks.nodes[follower - 1].kill()
+    with barnabas.Bus(racks.bootstrap) as bus:  # once it is fenced the others are enough
+        read = [each.value for each in bus.consume("orders", until_end=True, consistency="leader")]
+    assert read == written
+    assert follower not in partition_of(racks).in_sync

@@ -43,7 +43,7 @@ from barnabas.client.producers import (
     settings_for,
 )
 from barnabas.client.rewindable import RewindableReader, TransactionalReader
-from barnabas.client.settings import READ_COMMITTED, Isolation, Settings, default_bootstrap
+from barnabas.client.settings import READ_COMMITTED, Consistency, Isolation, Settings, default_bootstrap
 from barnabas.client.topics import LATEST, TIMEOUT_S, TopicDetails, TopicInfo, Topics
 from barnabas.client.transaction_infos import HANGING_S, HangingTransaction, TransactionDetails, TransactionInfo
 from barnabas.client.transactions import TIMEOUT_S as TRANSACTION_TIMEOUT_S
@@ -92,7 +92,8 @@ class Bus:
         self._producers = Producers(self._settings, self._delivery_of, self._known_topics.max_message_bytes)
         self._partition_counts: dict[str, int] = {}
         self._round_robin = RoundRobin(self._partition_count)
-        self._getter = RecordGetter(self._settings, self._known_topics)
+        # One record is asked of the leader: another replica may not have it yet.
+        self._getter = RecordGetter(self._settings.reading("committed"), self._known_topics)
         self._known_groups = Groups(admin, self._known_topics, self._getter, timeout)
         self._transactions = TransactionalProducers(self._settings, self._pick_partition, timeout)
 
@@ -324,6 +325,7 @@ class Bus:
         max_records: int | None = None,
         timeout: float | None = None,
         isolation: Isolation | None = None,
+        consistency: Consistency | None = None,
     ) -> Generator[Message, None, None]:
         """Read records as they arrive, in order within each partition.
 
@@ -331,6 +333,10 @@ class Bus:
         Goes on forever, or up to the current end (`until_end`), or for `max_records`, or until no record came
         for `timeout` seconds. Records of aborted and open transactions are left out, unless `isolation` is
         "read_uncommitted".
+
+        Records come from the leader ("committed"), or with `consistency` "any" from the replica in the same rack as
+        this client (its setting `client.rack`, which is then the default), which may be a little behind. With "leader"
+        the current end is asked of a leader that all replicas in sync confirm: nothing acknowledged before is missed.
 
         In a `group`, consumers share the partitions, and each continues at the committed offsets; `offset` ("earliest"
         or "latest") applies where nothing is committed. A record counts as processed when the next one is requested. At
@@ -343,14 +349,18 @@ class Bus:
                 raise InvalidRequest("a group reads from its committed offsets; to change them see reset_group")
             names = self._checked(topics, mode, max_poll_records)
             if mode == "transactional":
-                rejoin = self._rewinding(names, group, str(offset), max_poll_records, isolation)
+                rejoin = self._rewinding(
+                    names, group, str(offset), max_poll_records, isolation, consistency=consistency
+                )
                 return TransactionalReader(rejoin, until_end=until_end, max_records=max_records, timeout_s=timeout)
-            join = self._joining(names, group, mode, str(offset), max_poll_records, isolation)
+            join = self._joining(names, group, mode, str(offset), max_poll_records, isolation, consistency)
             return read_group(join, until_end=until_end, max_records=max_records, timeout_s=timeout)
-        level = self._settings.isolation(isolation)
-        starts, ends = self._plan(topics, partitions, offset, timestamp_ms, level, until_end=until_end)
+        level, settings = self._settings.isolation(isolation), self._settings.reading(consistency)
+        starts, ends = self._plan(
+            topics, partitions, offset, timestamp_ms, level, until_end=until_end, is_confirmed=consistency == "leader"
+        )
         return consuming.read_records(
-            self._settings, starts, ends, max_records=max_records, timeout_s=timeout, isolation=level
+            settings, starts, ends, max_records=max_records, timeout_s=timeout, isolation=level
         )
 
     def get(self, topic: str, partition: int, offset: int, *, isolation: Isolation | None = None) -> Message:
@@ -368,14 +378,18 @@ class Bus:
         until_end: bool = True,
         timeout: float | None = None,
         isolation: Isolation | None = None,
+        consistency: Consistency | None = None,
     ) -> Generator[Message, None, None]:
         """All partitions as one stream by timestamp, ties by partition and offset.
 
-        Exact up to the current end; with `until_end=False` it goes on, in the order of what has arrived.
+        Exact up to the current end; with `until_end=False` it goes on, in the order of what has arrived. `consistency`
+        as for `consume`.
         """
-        level = self._settings.isolation(isolation)
-        starts, ends = self._plan(topics, partitions, offset, timestamp_ms, level, until_end=until_end)
-        return merge_records(self._settings, starts, ends, timeout_s=timeout, isolation=level)
+        level, settings = self._settings.isolation(isolation), self._settings.reading(consistency)
+        starts, ends = self._plan(
+            topics, partitions, offset, timestamp_ms, level, until_end=until_end, is_confirmed=consistency == "leader"
+        )
+        return merge_records(settings, starts, ends, timeout_s=timeout, isolation=level)
 
     def read_arrow(
         self,
@@ -455,10 +469,11 @@ class Bus:
         start: str,
         max_poll_records: int,
         isolation: Isolation | None,
+        consistency: Consistency | None,
     ) -> Callable[[], GroupReader]:
-        level = self._settings.isolation(isolation)
+        level, settings = self._settings.isolation(isolation), self._settings.reading(consistency)
         return lambda: GroupReader(
-            self._settings,
+            settings,
             topics,
             group,
             mode=mode,
@@ -475,10 +490,12 @@ class Bus:
         max_poll_records: int,
         isolation: Isolation | None,
         instance: str | None = None,
+        *,
+        consistency: Consistency | None = None,
     ) -> Callable[[], RewindableReader]:
-        level = self._settings.isolation(isolation)
+        level, settings = self._settings.isolation(isolation), self._settings.reading(consistency)
         return lambda: RewindableReader(
-            self._settings,
+            settings,
             topics,
             group,
             start=start,
@@ -511,14 +528,22 @@ class Bus:
         isolation: Isolation,
         *,
         until_end: bool,
+        is_confirmed: bool = False,
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int] | None]:
-        """Where to start, and where to end if there is an end; refuses what does not exist."""
+        """Where to start, and where to end if there is an end; refuses what does not exist. `is_confirmed`: the end is
+        that of leaders that are confirmed to lead.
+        """
         names = [topics] if isinstance(topics, str) else list(topics)
         picked = consuming.pick_partitions(self._topics, names, partitions)
         committed = isolation == READ_COMMITTED
         starts = consuming.resolve_start(self._topics, picked, offset, timestamp_ms, committed=committed)
-        ends = self._topics.offsets_of(picked, LATEST, committed=committed) if until_end else None
-        return starts, ends
+        if not until_end:
+            return starts, None
+        if is_confirmed:
+            from barnabas.client.confirming import confirmed_ends  # noqa: PLC0415 - brings kio, for few
+
+            return starts, confirmed_ends(self._settings, picked, committed=committed, timeout_s=self._timeout)
+        return starts, self._topics.offsets_of(picked, LATEST, committed=committed)
 
     def _delivery_of(self, topic: str) -> Delivery | None:
         """The `delivery.semantics` of a topic; read at its first send."""

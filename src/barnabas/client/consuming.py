@@ -102,6 +102,12 @@ class AssignedReader:
         """The partitions that have reached their end."""
         return self._intake.at_end
 
+    def finished(self, ends: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """The partitions that have reached these ends. A replica that is behind the leader ends before them, and for a
+        moment so does a new leader.
+        """
+        return {key for key in self.at_end if self._intake.ended_at[key] >= ends[key]}
+
     def poll(self, max_count: int, timeout_s: float) -> list[Message]:
         """Some records; raises `DamagedBatch` after the records before the damage."""
         self._intake.check()
@@ -176,7 +182,7 @@ def read_records(
                 left = None if left is None else left - 1
                 yield record
             if ends is not None:
-                unfinished -= reader.at_end
+                unfinished -= reader.finished(ends)
             if records:
                 deadline.start_over()
     finally:

@@ -42,6 +42,7 @@ class Intake:
         self._ends: dict[TopicPartition, int] = {}
         self._refused: dict[TopicPartition, BarnabasError] = {}
         self.at_end: set[TopicPartition] = set()
+        self.ended_at: dict[TopicPartition, int] = {}  # where those were last found to end
 
     def take(self, polled: Iterable[Any]) -> list[Message]:
         """The records among these messages; errors are kept for `check`."""
@@ -120,6 +121,7 @@ class Intake:
         if error.code() == KafkaError._PARTITION_EOF:
             if key not in self._refused:
                 self.at_end.add(key)
+                self.ended_at[key] = message.offset()
         elif error.code() not in self._passing:
             self._refused.setdefault(key, reading_refusal(error, *key, message.offset()))
 

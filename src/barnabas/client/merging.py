@@ -107,8 +107,8 @@ def merge_records(
             records = reader.poll(_CHUNK, deadline.wait_s() if len(finished) < len(starts) else 0)
             _add_all(merge, records, ends, finished)
             if ends is not None:
-                finished |= reader.at_end
-            yield from merge.take(finished | reader.at_end)
+                finished |= reader.finished(ends)
+            yield from merge.take(finished if ends is not None else reader.at_end)
             _hold_back(reader, merge, paused, finished)
             if records:
                 deadline.start_over()

@@ -7,7 +7,7 @@ are raised. `config={"log_level": "6"}` brings its lines back.
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -20,6 +20,7 @@ _Handle = TypeVar("_Handle")
 
 Isolation: TypeAlias = Literal["read_committed", "read_uncommitted"]
 READ_COMMITTED: Final = "read_committed"
+Consistency: TypeAlias = Literal["leader", "committed", "any"]
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE: Final = "BARNABAS_BOOTSTRAP"
@@ -48,6 +49,7 @@ _MEMBER: Final = {
 # librdkafka writes what is fatal to a handle to stderr at every log level, unless somebody takes its lines.
 _NOBODY: Final = logging.Logger("barnabas.librdkafka", logging.CRITICAL + 1)
 _ISOLATION: Final = "isolation.level"
+_RACK: Final = "client.rack"
 
 
 def default_bootstrap() -> str:
@@ -85,6 +87,25 @@ class Settings:
             if level == known:
                 return known  # type: ignore[no-any-return]
         raise InvalidConfig(f"isolation is {level!r}; it may be {' or '.join(get_args(Isolation))}")
+
+    def reading(self, consistency: Consistency | None) -> "Settings":
+        """These settings for a reader of this consistency: `any` reads from the replica in its `client.rack`, the
+        others from the leader. None: as the caller's settings have it.
+        """
+        if consistency is None:
+            return self
+        if consistency not in get_args(Consistency):
+            raise InvalidConfig(f"consistency is {consistency!r}; it may be {', '.join(get_args(Consistency))}")
+        if consistency == "any":
+            if not self.reads_from_any:
+                raise InvalidConfig(f"consistency 'any' needs to know where this client is: set {_RACK}")
+            return self
+        return replace(self, config={name: text for name, text in self.config.items() if name != _RACK})
+
+    @property
+    def reads_from_any(self) -> bool:
+        """Whether readers may be sent to a replica that does not lead, and may be behind the leader."""
+        return bool(self.config.get(_RACK))
 
     def admin(self) -> AdminClient:
         # An admin handle that asks about a topic would otherwise create it.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "barnabas(**settings): settings of the broker of the `bus` fixture")
     config.addinivalue_line(
-        "markers", "barnabas_cluster(nodes=3, **settings): size and settings of the `cluster` fixture"
+        "markers", "barnabas_cluster(nodes=3, racks=(), **settings): size, racks and settings of the `cluster` fixture"
     )
 
 
@@ -49,8 +49,8 @@ def cluster(request: pytest.FixtureRequest) -> "Iterator[TestCluster]":
     from barnabas.testing.cluster.fixture import TestCluster  # noqa: PLC0415
 
     given = _given(request, "barnabas_cluster")
-    nodes = given.pop("nodes", 3)
-    with TestCluster(nodes, _settings(given)) as running:
+    nodes, racks = given.pop("nodes", 3), given.pop("racks", ())
+    with TestCluster(nodes, _settings(given), racks=racks) as running:
         yield running
 
 

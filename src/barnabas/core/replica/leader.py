@@ -232,7 +232,7 @@ class Leader:
         return self.high_watermark >= self.start_offset
 
     def most_caught_up(self, nodes: Collection[int], offset: int) -> int | None:
-        """Of these nodes the follower to read from at `offset`, if one is active, in sync and has that offset (KIP-392).
+        """Of these nodes the follower to read from at `offset` (KIP-392), if one is active, in sync and has it.
 
         It serves up to its own high watermark, which may be lower than this one's for a moment.
         """

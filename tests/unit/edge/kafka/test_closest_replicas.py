@@ -45,7 +45,7 @@ async def fill(cluster: Cluster, *values: bytes) -> None:
 
 def follow(cluster: Cluster, offset: int, **options: Any) -> Call:
     """Fetch as the follower does that has everything before `offset` on disk."""
-    fields = {"replica_state": {"replica_id": FOLLOWER, "replica_epoch": 0}}
+    fields: dict[str, Any] = {"replica_state": {"replica_id": FOLLOWER, "replica_epoch": 0}}
     return cluster.callers[LEADER].fetch(("t", 0, offset), version=17, epochs=(0, -1), **fields, **options)
 
 

@@ -14,7 +14,7 @@ from tests.unit.edge.kafka.clustered import Cluster, run
 
 LEADER, OTHER = 1, 2
 NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH = 6, 74
-BATCH = encode_batch([Record(0, 0, None, b"v")])
+BATCH = bytes(encode_batch([Record(0, 0, None, b"v")]))
 RACKS = {LEADER: {"broker.rack": "a"}}
 
 
