@@ -96,11 +96,19 @@ def serve(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting (repeatable).")
     ] = None,
+    processes: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Use more cores: so many nodes here, started and stopped as one, with node ids and ports in a row.",
+        ),
+    ] = 1,
 ) -> None:
     """Run a broker that Kafka clients can use, until Ctrl-C or SIGTERM."""
     from barnabas.cli import serve as serving
 
-    options = serving.ServeOptions(config, data_dir, listen, advertise, node_id, rack, tuple(settings or ()))
+    options = serving.ServeOptions(config, data_dir, listen, advertise, node_id, rack, tuple(settings or ()), processes)
     try:
         serving.serve_with(options)
     except InvalidConfig as refusal:
