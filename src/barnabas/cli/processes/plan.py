@@ -45,8 +45,8 @@ def check_count(config: BrokerConfig, count: int) -> None:
         last, node_id = left_out[-1], config.node_id + left_out[-1] - 1
         raise InvalidConfig(
             f"{config.log_dirs[0]} is that of {last} processes: start it with --processes {last}; to have fewer, have "
-            f"the others take what node {node_id} holds (barnabas cluster decommission {node_id}), stop all, and delete "
-            f"{config.log_dirs[0]}/{DIRECTORY}/{last}"
+            f"the others take what node {node_id} holds (barnabas cluster decommission {node_id}), stop all, and "
+            f"delete {config.log_dirs[0]}/{DIRECTORY}/{last}"
         )
     if count > 1 and not config.quorum.is_broker:
         raise InvalidConfig("--processes is for brokers, and process.roles is controller: leave it out")
