@@ -73,7 +73,7 @@ scenarios: setup ## Play the transcripts of tests/scenarios and write down what 
 differential: setup ## Compare reads with those of Spark's own Kafka connector (its JARs come from Maven Central)
 	@TEST_DIFFERENTIAL=1 $(VENV_PYTHON) -m pytest -ra tests/spark/differential $(ARGS)
 
-demo: setup ## See it work: a broker killed in the middle, then a pipeline on Spark; every record accounted for
+demo: setup ## See it work: a broker and a leader killed in the middle, a pipeline on Spark; every record accounted for
 	@$(VENV_PYTHON) -m barnabas.cli.main demo $(ARGS)
 
 check: setup ## Formatting, lint, types and import contracts, in seconds

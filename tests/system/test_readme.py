@@ -64,8 +64,10 @@ def test_the_demo_adds_up_and_says_so() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
-    assert re.search(r"lost, duplicated\s+│ 0, 0", done.stdout)
+    assert len(re.findall(r"lost, duplicated\s+│ 0, 0", done.stdout)) == 2
     assert "every order in its place" in done.stdout
+    assert re.search(r"next order acknowledged\s+│ [\d,]+ ms after the kill; node \d leads", done.stdout)
+    assert re.search(r"killed node started again, in sync\s+│ node \d, after [\d,]+ ms", done.stdout)
 
 
 def test_the_demo_leaves_what_is_there_alone(tmp_path: Path) -> None:

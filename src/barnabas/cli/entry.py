@@ -23,6 +23,7 @@ SERVE_OPTIONS: Final = {
     "--node-id": "node_id",
     "--rack": "rack",
     "--set": "settings",
+    "--processes": "processes",
 }
 
 
@@ -57,7 +58,7 @@ def plain_serve_options(arguments: Sequence[str]) -> dict[str, list[str]] | None
             value = next(rest, "-")
             if value.startswith("-"):
                 return None
-        if name == "node_id" and not value.isdecimal():
+        if name in ("node_id", "processes") and not value.isdecimal():
             return None
         given.setdefault(name, []).append(value)
     return given

@@ -71,14 +71,25 @@ def demo(
     orders: Annotated[int, typer.Option(min=1000, help="Number of orders in the first part, one broker.")] = 100_000,
     seconds: Annotated[float, typer.Option(min=1, help="How long orders stream into the pipeline.")] = 20,
     rate: Annotated[int, typer.Option(min=1, help="Orders per second into the pipeline.")] = 2_000,
-    pipeline: Annotated[bool, typer.Option(help="Run the second part, the pipeline on Spark.")] = True,
+    cluster: Annotated[bool, typer.Option(help="Run the second part, three nodes of which one is killed.")] = True,
+    pipeline: Annotated[bool, typer.Option(help="Run the third part, the pipeline on Spark.")] = True,
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
     keep: Annotated[Path | None, typer.Option(help="Keep the data, in this directory.")] = None,
 ) -> None:
-    """See it work: a broker is killed and loses nothing, then a pipeline on Spark counts every order once."""
+    """See it work: a broker is killed and loses nothing, a leader is killed and another node leads, then a pipeline on
+    Spark counts every order once.
+    """
     from barnabas.cli.demo import run as run_demo
 
-    run_demo(orders=orders, seed=seed, seconds=seconds, rate=rate, keep=keep, with_pipeline=pipeline)
+    run_demo(
+        orders=orders,
+        seed=seed,
+        seconds=seconds,
+        rate=rate,
+        keep=keep,
+        with_cluster=cluster,
+        with_pipeline=pipeline,
+    )
 
 
 @app.command()
@@ -96,11 +107,19 @@ def serve(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting (repeatable).")
     ] = None,
+    processes: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Use more cores: so many nodes here, started and stopped as one, with node ids and ports in a row.",
+        ),
+    ] = 1,
 ) -> None:
     """Run a broker that Kafka clients can use, until Ctrl-C or SIGTERM."""
     from barnabas.cli import serve as serving
 
-    options = serving.ServeOptions(config, data_dir, listen, advertise, node_id, rack, tuple(settings or ()))
+    options = serving.ServeOptions(config, data_dir, listen, advertise, node_id, rack, tuple(settings or ()), processes)
     try:
         serving.serve_with(options)
     except InvalidConfig as refusal:

@@ -1,4 +1,4 @@
-"""``barnabas serve``: one node in the foreground, until SIGTERM or SIGINT."""
+"""``barnabas serve``: one node in the foreground, or several that are supervised as one, until SIGTERM or SIGINT."""
 
 import asyncio
 import gc
@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 gc.disable()
 
 from barnabas.cli import output, signals  # noqa: E402
+from barnabas.cli.processes.plan import check_count  # noqa: E402
 from barnabas.cli.refusals import exit_code_of, say_refused  # noqa: E402
 from barnabas.config import load  # noqa: E402
 from barnabas.core.errors import BarnabasError, DataDirLost, InvalidConfig, StorageError  # noqa: E402
@@ -41,6 +42,7 @@ class ServeOptions(NamedTuple):
     node_id: int | None = None
     rack: str | None = None
     settings: tuple[str, ...] = ()
+    processes: int = 1
 
     @classmethod
     def of_texts(cls, given: Mapping[str, Sequence[str]]) -> Self:
@@ -54,6 +56,7 @@ class ServeOptions(NamedTuple):
             node_id=int(last["node_id"]) if "node_id" in last else None,
             rack=last.get("rack"),
             settings=tuple(given.get("settings", ())),
+            processes=int(last.get("processes", 1)),
         )
 
 
@@ -80,11 +83,11 @@ def serve_with(options: ServeOptions) -> None:
         "broker.rack": options.rack,
     }
     given = {name: text for name, text in overrides.items() if text is not None}
-    serve(options.config, options.settings, given)
+    serve(options.config, options.settings, given, processes=options.processes)
 
 
-def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str]) -> None:
-    """Run a node with this configuration until SIGTERM or SIGINT."""
+def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str], *, processes: int = 1) -> None:
+    """Run a node, or several, with this configuration until SIGTERM or SIGINT."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
@@ -96,6 +99,17 @@ def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str]) 
             "these settings are not supported and are ignored: %s", ", ".join(config.ignored)
         )
     check_data_dirs(config)  # before one is made
+    check_count(config, processes)
+    if processes > 1:
+        from barnabas.cli.processes.serving import serve_processes
+
+        serve_processes(config, processes, serve_node)
+    else:
+        serve_node(config, _say_ready)
+
+
+def serve_node(config: BrokerConfig, on_ready: Callable[[Node], None]) -> None:
+    """Run one node in this process; calls back once clients can connect."""
     raise_limit()
     sys.setswitchinterval(SWITCH_S)
     lock = DirLock(config.log_dirs[0])
@@ -106,7 +120,7 @@ def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str]) 
         )
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_run(config))
+            runner.run(_run(config, on_ready))
     except* BarnabasError as group:
         raise _first(group.subgroup(DataDirLost) or group) from None
     except* OSError as group:
@@ -115,21 +129,25 @@ def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str]) 
         lock.release()
 
 
-async def _run(config: BrokerConfig) -> None:
+async def _run(config: BrokerConfig, on_ready: Callable[[Node], None]) -> None:
     ports = Ports.of_system(config)
     node = Node(config, ports)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, node.stop)
     try:
-        await node.run(_say_ready)
+        await node.run(lambda node: _begin(node, on_ready))
     finally:
         ports.close()
 
 
-def _say_ready(node: Node) -> None:
+def _begin(node: Node, on_ready: Callable[[Node], None]) -> None:
     assert node.broker is not None
     Collector().start()
+    on_ready(node)
+
+
+def _say_ready(node: Node) -> None:
     addresses = " and ".join(f"{host}:{port}" for host, port in node.addresses.values())
     print(
         f"barnabas node {node.config.node_id} is ready on {addresses} (data in {node.config.log_dirs[0]})",

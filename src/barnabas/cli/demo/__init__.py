@@ -1,4 +1,5 @@
-"""``barnabas demo``: a broker at work, then a pipeline on Spark, and a closing table of what was checked.
+"""``barnabas demo``: a broker at work, three nodes of which one is killed, then a pipeline on Spark; each ends with a
+table of what was checked.
 
 The exit code is 1 if a check fails.
 """
@@ -17,9 +18,12 @@ from barnabas.cli.demo.process import BrokerProcess
 from barnabas.client import Bus
 
 NEEDED = ("pyspark", "deltalake")
+CLUSTER_SHARE = 4  # of the orders, one part goes to the cluster: three nodes share this machine
 
 
-def run(*, orders: int, seed: int, seconds: float, rate: int, keep: Path | None, with_pipeline: bool) -> None:
+def run(
+    *, orders: int, seed: int, seconds: float, rate: int, keep: Path | None, with_cluster: bool, with_pipeline: bool
+) -> None:
     """Run the demo and print its table; raise `DemoFailed` if a check fails."""
     console = Console()
     if keep is not None and keep.exists():
@@ -27,6 +31,10 @@ def run(*, orders: int, seed: int, seconds: float, rate: int, keep: Path | None,
     directory = keep if keep is not None else Path(tempfile.mkdtemp(prefix="barnabas-demo-"))
     try:
         _act(console, directory, orders=orders, seed=seed)
+        if with_cluster:
+            from barnabas.cli.demo import three_nodes
+
+            three_nodes.show(console, directory / "cluster", orders=max(orders // CLUSTER_SHARE, 1000), seed=seed)
         missing = [name for name in NEEDED if find_spec(name) is None]
         if with_pipeline and missing:
             console.print(f"The pipeline needs {' and '.join(missing)}: pip install 'barnabas[spark,tables]'")
@@ -39,6 +47,8 @@ def run(*, orders: int, seed: int, seconds: float, rate: int, keep: Path | None,
             shutil.rmtree(directory, ignore_errors=True)
     if keep is not None:
         console.print(f"The data is in {keep}: barnabas serve --data-dir {keep / 'broker'}")
+        if with_cluster:
+            console.print(f"That of the three nodes: barnabas cluster start --dir {keep / 'cluster'}")
 
 
 def _act(console: Console, directory: Path, *, orders: int, seed: int) -> None:

@@ -8,10 +8,11 @@ the three partitions merged in order of time. At the end the topic is compacted 
 import json
 import random
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
 from barnabas.cli.demo.findings import DemoFailed, Findings
 from barnabas.cli.demo.process import BrokerProcess
@@ -28,16 +29,20 @@ COMPACTION_S: Final = 60.0
 def show(
     console: Console, bus: Bus, broker: BrokerProcess, orders: int, dice: random.Random, findings: Findings
 ) -> None:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     # The orders have times of long ago, which retention would take for a reason to delete them.
     bus.create_topic(TOPIC, partitions=PARTITIONS, config={"retention.ms": "-1"})
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns(), console=console) as progress:
         places = _produce(progress, bus, broker, orders, dice, findings)
-        _read_back(progress, bus, orders, findings)
+        read_back(progress, bus, orders, findings)
         _merge(progress, bus, orders, findings)
         _look_up(bus, places, dice, findings)
         _compact(progress, bus, findings)
     _truncate(bus, findings)
+
+
+def columns() -> Sequence[ProgressColumn]:
+    """What the progress of a step shows."""
+    return TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
 
 
 def make_order(number: int) -> tuple[str, str]:
@@ -80,7 +85,8 @@ def _produce(
     return places
 
 
-def _read_back(progress: Progress, bus: Bus, orders: int, findings: Findings) -> None:
+def read_back(progress: Progress, bus: Bus, orders: int, findings: Findings) -> None:
+    """Read everything, and find every order once and as it was sent."""
     task = progress.add_task("read everything", total=orders)
     seen = [0] * orders
     begin = time.perf_counter()

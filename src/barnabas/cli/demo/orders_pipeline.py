@@ -1,4 +1,4 @@
-"""The second act of the demo: a pipeline on Spark, while orders stream in.
+"""The third act of the demo: a pipeline on Spark, while orders stream in.
 
 Orders are checked, and the broken ones go to dead letters; revenue by country and window goes to a topic; every good
 order goes to a Delta table. All three are exactly once, so at the end each sum must be the producer's own.

@@ -1,6 +1,7 @@
 """Placement: distinct nodes, bounded loads, racks apart, little moved."""
 
 from collections import Counter
+from math import ceil
 
 import pytest
 from hypothesis import given, settings
@@ -34,8 +35,52 @@ def test_replicas_are_distinct_and_loads_are_bounded(cluster: tuple[int, int, di
         assert nodes.keys() >= set(replicas)
     loads = Counter(node for replicas in places for node in replicas)
     leaders = Counter(replicas[0] for replicas in places)
-    assert max(loads.values()) <= load_limit(count * factor, len(nodes))
-    assert max(leaders.values()) <= load_limit(count, len(nodes))
+    limits = limits_of(count, factor, nodes)
+    assert {node: load for node, load in loads.items() if load > limits[node]} == {}
+    if set(limits.values()) == {load_limit(count * factor, len(nodes))}:
+        assert max(leaders.values()) <= load_limit(count, len(nodes))
+
+
+def limits_of(count: int, factor: int, nodes: dict[int, str | None]) -> dict[int, int]:
+    """The most replicas a node may have: 1.25 times the average, or what its rack has to take for want of others."""
+    racks = {node: str(node) if rack is None else f"rack {rack}" for node, rack in nodes.items()}
+    sizes = Counter(racks.values())
+    most = next(n for n in range(1, factor + 1) if sum(min(n, size) for size in sizes.values()) >= factor)
+
+    def held(size: int, level: float) -> float:
+        return min(max(level * size, min(most - 1, size) * count), min(most, size) * count)
+
+    low, high = 0.0, float(count)
+    for _ in range(60):
+        level = (low + high) / 2
+        is_enough = sum(held(size, level) for size in sizes.values()) >= count * factor
+        low, high = (low, level) if is_enough else (level, high)
+    return {node: ceil(1.25 * held(sizes[rack], high) / sizes[rack] - 1e-6) for node, rack in racks.items()}
+
+
+@settings(max_examples=examples(400))
+@given(clusters())
+def test_no_rack_has_a_second_replica_while_one_that_has_room_has_none(
+    cluster: tuple[int, int, dict[int, str | None], str],
+) -> None:
+    count, factor, nodes, name = cluster
+    racks = {node: str(node) if rack is None else f"rack {rack}" for node, rack in nodes.items()}
+    sizes = Counter(racks.values())
+
+    for replicas in place(count, factor, nodes, name):
+        held = Counter(racks[node] for node in replicas)
+        assert all(held[rack] >= min(max(held.values()) - 1, size) for rack, size in sizes.items())
+
+
+def test_two_processes_of_one_host_share_no_partition_while_there_is_another_host() -> None:
+    nodes: dict[int, str | None] = {1: "one", 2: "one", 3: "one", 4: "two"}
+
+    for replicas in place(100, 2, nodes, "orders"):
+        assert 4 in replicas
+
+
+def test_replicas_share_a_host_where_there_is_no_other() -> None:
+    assert {frozenset(replicas) for replicas in place(9, 2, {1: "one", 2: "one"}, "orders")} == {frozenset({1, 2})}
 
 
 @settings(max_examples=examples(200))

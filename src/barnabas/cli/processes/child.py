@@ -1,0 +1,58 @@
+"""What runs in each process: one node, until it is told to stop, or until whoever started it is gone.
+
+The supervisor holds the other end of a pipe, and nobody else does. When it ends, in whatever way, the pipe does, and
+this process ends at once: what was acknowledged is on disk. A thread watches, so that neither a loop that is busy nor a
+start that takes long is in the way.
+"""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from barnabas.cli import output
+from barnabas.cli.refusals import exit_code_of, say_refused
+from barnabas.core.errors import BarnabasError
+from barnabas.node import Node
+from barnabas.services.settings.broker_config import BrokerConfig
+from barnabas.services.settings.catalogue.listener import Listener
+
+ServeNode: TypeAlias = Callable[[BrokerConfig, Callable[[Node], None]], None]
+_BUG: Final = 1
+
+
+def run_child(config: BrokerConfig, serve_node: ServeNode, *, lifeline: int, status: int) -> int:
+    """Run a node; returns the exit code. `lifeline` ends with the supervisor, `status` tells it of the start."""
+    threading.Thread(target=_end_with, args=[lifeline], name="lifeline", daemon=True).start()
+    try:
+        with output.quiet_pipe():
+            serve_node(config, lambda node: _tell_ready(node, status))
+    except BarnabasError as refusal:
+        say_refused(refusal)
+        return exit_code_of(refusal)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        return _BUG
+    return 0
+
+
+def _end_with(lifeline: int) -> None:
+    while os.read(lifeline, 1):
+        pass
+    os._exit(_BUG)
+
+
+def _tell_ready(node: Node, status: int) -> None:
+    os.write(status, json.dumps(node.addresses).encode())
+    os.close(status)
+
+
+def parse_ready(said: bytes, config: BrokerConfig) -> BrokerConfig:
+    """The settings of a node with the ports that it has: any free one the first time is that one from then on."""
+    bound = {name: port for name, (_, port) in json.loads(said).items()}
+    listeners = tuple(Listener(each.name, each.host, bound[each.name]) for each in config.listeners)
+    return msgspec.structs.replace(config, listeners=listeners)

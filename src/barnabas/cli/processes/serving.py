@@ -1,0 +1,32 @@
+"""Serving with several processes: what `serve --processes` does, from the settings to the exit code."""
+
+from collections.abc import Sequence
+
+from barnabas.cli.processes.child import ServeNode
+from barnabas.cli.processes.plan import check_free, plan
+from barnabas.cli.processes.supervisor import Supervisor
+from barnabas.services.settings.broker_config import BrokerConfig
+
+
+def serve_processes(config: BrokerConfig, count: int, serve_node: ServeNode) -> None:
+    """Run so many processes until SIGTERM or SIGINT; exits with the code of one that could not start."""
+    nodes = plan(config, count)
+    check_free(nodes)
+    code = Supervisor(nodes, serve_node, _say_ready).run()
+    if code:
+        raise SystemExit(code)
+
+
+def _say_ready(nodes: Sequence[BrokerConfig]) -> None:
+    names = [listener.name for listener in nodes[0].client_listeners]
+    addresses = " and ".join(",".join(_address(node, name) for node in nodes) for name in names)
+    print(
+        f"barnabas nodes {nodes[0].node_id} to {nodes[-1].node_id} are ready on {addresses} "
+        f"(data in {nodes[0].log_dirs[0]})",
+        flush=True,
+    )
+
+
+def _address(node: BrokerConfig, name: str) -> str:
+    listener = next(each for each in node.client_listeners if each.name == name)
+    return f"{listener.host}:{listener.port}"
