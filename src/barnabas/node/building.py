@@ -7,6 +7,7 @@ from barnabas.runtime.dice import Dice
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.metadata_log import MetadataLog
 from barnabas.runtime.other_brokers import OtherBrokers
+from barnabas.runtime.repairing import Repairing
 from barnabas.runtime.replicating.fetchers import Fetchers
 from barnabas.runtime.replicating.session import Self
 from barnabas.services.broker import Broker, ReplicaParts
@@ -118,6 +119,14 @@ def _replicas(
             max_lag_ms=settings.replica_lag_time_max_ms,
         ),
         Watching(metadata, controller, neighbours.brokers, node_id=config.node_id),
+        Repairing(
+            logs,
+            neighbours.brokers,
+            metadata,
+            ports.threads.background,
+            node_id=config.node_id,
+            timeout_s=settings.replica_socket_timeout_ms / 1000,
+        ),
     )
 
 

@@ -47,6 +47,8 @@ log = get_logger("barnabas.node", is_limited=False)
 
 CLOSE_GRACE_S: Final = 2.0
 LEAVE_TIMEOUT_S: Final = 10.0
+OFFLINE_LEAVE_TIMEOUT_S: Final = 2.0
+"""The same for a node that can write nothing more. It may not learn that it may go, but others lead by then."""
 OPENED_PER_TURN: Final = 20
 ANY_HOST: Final = ("", "0.0.0.0", "::")
 
@@ -83,6 +85,8 @@ class Node:
             metadata = self._open_metadata(data_dir, meta)
             watch.before_room = metadata.write_assumed
             neighbours = self._neighbours(metadata, tasks)
+            if neighbours is not None:
+                watch.on_offline = self._stop_from_any_thread()
             broker = self._build(metadata, logs, neighbours)
             server = KafkaServer(broker)
             connections = Connections(server, connection_limits(broker.live.current), tasks)
@@ -198,6 +202,7 @@ class Node:
         return [
             tasks.create_task(replicas.in_sync.run()),
             tasks.create_task(replicas.in_sync.run_checkpoints(interval_s=interval_s)),
+            tasks.create_task(replicas.repairing.run()),
         ]
 
     async def _let_clients_in(self, broker: Broker, connections: Connections) -> list[asyncio.Task[None]]:
@@ -213,11 +218,29 @@ class Node:
 
     # Stopping
 
+    def _stop_from_any_thread(self) -> Callable[[], None]:
+        """What has a node with neighbours stop when its directory goes offline: they can do what it no longer can.
+
+        One that is alone stays: what is on disk can be read at least.
+        """
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            loop.call_soon_threadsafe(self.stop)
+
+        return stop
+
     async def _leave(self, broker: Broker) -> None:
         """Have others lead what this broker leads, while it still serves."""
-        if self.config.quorum.is_broker:
-            assert broker.membership is not None
+        if not self.config.quorum.is_broker:
+            return
+        assert broker.membership is not None
+        if broker.logs.data_dir.health.offline_reason is None:
             await broker.membership.shut_down(timeout_s=LEAVE_TIMEOUT_S)
+            return
+        log.error("leaving the cluster, since nothing can be written here: other nodes lead from now on")
+        if not broker.metadata.is_active:  # else it could not write that others lead: they elect another controller
+            await broker.membership.shut_down(timeout_s=OFFLINE_LEAVE_TIMEOUT_S)
 
     # Parts
 
@@ -274,7 +297,10 @@ class Node:
 
     def _maintenance(self, broker: Broker) -> Maintenance:
         ports, config = self._ports, maintenance_config(broker.live.current)
-        return Maintenance(broker.logs, ports.threads.background, ports.clock, ports.dice, config)
+        maintenance = Maintenance(broker.logs, ports.threads.background, ports.clock, ports.dice, config)
+        if broker.replicas is not None:
+            broker.replicas.repairing.listener = maintenance
+        return maintenance
 
     def _follow_settings(self, broker: Broker, connections: Connections, maintenance: Maintenance) -> None:
         """Have the parts of the node that act on settings follow those that are altered while it runs."""
@@ -350,6 +376,8 @@ def _report(broker: Broker, *parts: Reporter) -> None:
         broker.transactions,
         broker.produce.record_checks,
     )
+    if broker.replicas is not None:
+        own = (*own, broker.replicas.repairing)
     for part in (*own, *parts):
         part.report(broker.metrics)
     broker.metrics.counter("log_lines_left_out_total", "Lines of the log that were too many to be written.", left_out)

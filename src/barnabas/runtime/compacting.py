@@ -55,11 +55,16 @@ class Compacting:
 
     async def compact_one(self) -> bool:
         """Compact the log that is most due; False when none is, or the log changed under the work."""
-        for each in self._by_need():
-            plan = self._plan(each)
-            if plan is not None:
-                return await self._carry_out(each, plan)
+        async with self._logs.rewriting:
+            for each in self._by_need():
+                plan = self._plan(each)
+                if plan is not None:
+                    return await self._carry_out(each, plan)
         return False
+
+    def note_mended(self, each: Log) -> None:
+        """A damaged log was repaired: it is compacted again."""
+        self._left_alone.pop(each, None)
 
     def _by_need(self) -> list[Log]:
         """The compacted logs, the dirtiest first."""

@@ -79,8 +79,15 @@ class DiskWatch:
         self._interval_s = INTERVAL_S
         self.before_room: Callable[[], Awaitable[bool]] = _nothing_to_do
         """What has to be done before clients' writes are accepted; returns whether it is done."""
+        self.on_offline: Callable[[], None] = lambda: None
+        """Called when the directory goes offline, on any thread."""
         self._log = HealthLog(health, clock)
-        health.listener = self._log.note
+        health.listener = self._note_refusal
+
+    def _note_refusal(self, refusal: StorageError) -> None:
+        self._log.note(refusal)
+        if self._health.offline_reason is not None:
+            self.on_offline()
 
     async def run(self) -> None:
         """Check until cancelled, or until the directory is gone."""

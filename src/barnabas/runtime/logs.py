@@ -1,5 +1,7 @@
 """The logs in use of a node's data directory; passes the flusher's news on to their partitions."""
 
+import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from barnabas.core.errors import BarnabasError
@@ -21,6 +23,11 @@ class Logs:
         self.partitions: dict[Log, Replica] = {}
         self.replicas = LedReplicas()
         self.flusher: Flusher
+        self.rewriting = asyncio.Lock()
+        """Held by whoever writes segments anew beside the old ones: one at a time, for their files have the same
+        names."""
+        self.on_damage: Callable[[Log, int], bool] | None = None
+        """Called where a log seems to be damaged, with an offset there; says whether it is going to be repaired."""
 
     def report(self, metrics: Metrics) -> None:
         """Name what is counted here, and by the flusher."""
@@ -31,6 +38,10 @@ class Logs:
         )
         metrics.gauge("log_dir_full", "1 while the data directory is full.", lambda: health.is_full)
         self.flusher.report(metrics)
+
+    def note_damage(self, log: Log, offset: int) -> bool:
+        """A log seems to be damaged at an offset; returns whether it is going to be repaired."""
+        return self.on_damage is not None and self.on_damage(log, offset)
 
     def note_flushed(self, log: Log) -> None:
         partition = self.partitions.get(log)

@@ -29,7 +29,9 @@ from barnabas.runtime.offload import Offload
 from barnabas.runtime.replica import Replica
 from barnabas.runtime.scrubbing import Scrubbing
 from barnabas.storage.log import Log
+from barnabas.storage.mending import Gap
 from barnabas.storage.retention import Removal, begin_retention, close_expired, is_all_due
+from barnabas.storage.segment import Segment
 
 log = get_logger("barnabas.maintenance", is_limited=False)
 
@@ -66,7 +68,7 @@ class Maintenance:
         self._is_stopped = False
         self._woken = asyncio.Event()  # by a stop or by other settings; each has one of its own
         self._compacting = Compacting(logs, offload, clock, hash_key=dice.token_bytes(16))
-        self._scrubbing = Scrubbing(logs.data_dir, offload)
+        self._scrubbing = Scrubbing(logs.data_dir, offload, logs.note_damage)
         self._unretained: dict[Log, None] = {}
         self._removals: list[tuple[Log, Removal]] = []  # what is cut off, and its files could not be removed
 
@@ -74,6 +76,16 @@ class Maintenance:
     def damaged(self) -> int:
         """How many damaged places were found in the logs."""
         return self._scrubbing.damaged
+
+    def note_found(self, each: Log, segment: Segment, gap: Gap) -> None:
+        """A reader came upon damage, and it was found."""
+        self._scrubbing.note_found(each, segment, gap.position, gap.first_offset, "a reader came upon it")
+
+    def note_mended(self, each: Log, segment: Segment) -> None:
+        """A segment was repaired: the log is maintained as any other again."""
+        self._scrubbing.note_mended(segment)
+        self._compacting.note_mended(each)
+        self._unretained.pop(each, None)
 
     @property
     def uncleanable(self) -> int:

@@ -338,6 +338,18 @@ class Replica(Watermark):
             self.following = Following(self, self._logs, leader_id=leader_id)
 
     @property
+    def others_in_sync(self) -> list[int]:
+        """The other nodes that have everything that is committed, the leader first."""
+        leader_id = None if self.following is None else self.following.leader_id
+        nodes = [node for node in self._replication.isr if node not in (self._replication.node_id, leader_id)]
+        return nodes if leader_id is None else [leader_id, *nodes]
+
+    def note_damage(self, offset: int) -> None:
+        """The log here cannot be read at an offset."""
+        if self._held is not None:
+            self._logs.note_damage(self._held, min(max(offset, self._held.log_start_offset), self._held.end_offset))
+
+    @property
     def held_log(self) -> Log | None:
         """The log that is here, whoever leads."""
         return self._held

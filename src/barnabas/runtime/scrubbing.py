@@ -1,8 +1,9 @@
 """Reading through the logs, slowly and continuously, so that damage is found before a consumer reaches it.
 
 Data on disk may decay, and recovery reads only what was not known to be durable. Here every byte is read again, a piece
-at a time on a thread, and its checksums are verified. Damage is one line in the log for each place, and counted;
-nothing is changed: `barnabas topic repair` does that.
+at a time on a thread, and its checksums are verified. Damage is one line in the log for each place, and counted.
+Nothing is changed here: whoever repairs from other replicas is told (`on_damage`), and where there is none
+`barnabas topic repair` steps over the damage.
 
 The position is saved in the data directory regularly, so that a node that is restarted often still gets through its
 logs.
@@ -12,6 +13,7 @@ Invariants: one piece at a time; a finding counts only if the log is still the s
 
 import asyncio
 import errno
+from collections.abc import Callable
 from typing import Final
 
 from barnabas.core.errors import CorruptLog
@@ -36,8 +38,12 @@ LOGS_PER_BREATH: Final = 50
 class Scrubbing:
     """Checks piece after piece; one task owns it."""
 
-    def __init__(self, data_dir: DataDir, offload: Offload) -> None:
+    def __init__(
+        self, data_dir: DataDir, offload: Offload, on_damage: Callable[[Log, int], bool] = lambda _log, _offset: False
+    ) -> None:
+        """`on_damage` is told of a damaged log, with an offset there; says whether it is going to be repaired."""
         self._data_dir = data_dir
+        self._on_damage = on_damage
         self._disk = data_dir.disk
         self._offload = offload
         self._places: dict[tuple[str, int], None] = {}
@@ -122,27 +128,34 @@ class Scrubbing:
             return checked.position - start
         if checked.damage is not None:
             damage = checked.damage
-            self._report(each, segment, damage.position, damage.first_offset, damage.reason)
+            self.note_found(each, segment, damage.position, damage.first_offset, damage.reason)
         elif problem is not None:
-            self._report(each, segment, start, min_offset, problem)
+            self.note_found(each, segment, start, min_offset, problem)
         self._position, self._offset = checked.position, checked.next_offset
         return checked.position - start
 
-    def _report(self, each: Log, segment: Segment, position: int, offset: int, reason: str) -> None:
-        place = (segment.log_path, position)
+    def note_mended(self, segment: Segment) -> None:
+        """Everything in a segment was repaired: what is found there from now on is new."""
+        self._places = {place: None for place in self._places if place[0] != segment.log_path}
+
+    def note_found(self, each: Log, segment: Segment, position: int, offset: int, reason: str) -> None:
+        """Damage was found, here or by a reader."""
+        place, is_repaired = (segment.log_path, position), self._on_damage(each, offset)
         if place in self._places:
             return
         if len(self._places) < MAX_PLACES:
             self._places[place] = None
         self.damaged += 1
+        what = (
+            f"{each.partition} is damaged from offset {offset} on: {segment.log_path} at position {position}: {reason}"
+        )
+        if is_repaired:
+            log.error("%s. It is going to be repaired from another replica", what)
+            return
         log.error(
-            "%s is damaged from offset %d on: %s at position %d: %s. The records after it can still be read. To "
-            "skip the damage, stop the node and run: barnabas topic repair %s --data-dir %s",
-            each.partition,
-            offset,
-            segment.log_path,
-            position,
-            reason,
+            "%s. The records after it can still be read. To skip the damage, stop the node and run: barnabas topic "
+            "repair %s --data-dir %s",
+            what,
             each.partition.topic,
             self._data_dir.path,
         )

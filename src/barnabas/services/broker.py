@@ -11,6 +11,7 @@ from barnabas.runtime.dice import Dice
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Threads
+from barnabas.runtime.repairing import Repairing
 from barnabas.runtime.replicating.fetchers import Fetchers
 from barnabas.services.access import Access
 from barnabas.services.controller import Controller
@@ -37,6 +38,7 @@ class ReplicaParts(NamedTuple):
     fetchers: Fetchers
     in_sync: InSync
     watching: Watching
+    repairing: Repairing
 
 
 @dataclass(slots=True, kw_only=True)

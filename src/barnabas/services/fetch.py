@@ -146,7 +146,11 @@ class Fetch:
             found.plan = plan
             found.size = max(found.max_bytes, 1)  # at least one batch, and most likely all that is asked for
             return
-        located = plan.locate(max(found.max_bytes, 0))
+        try:
+            located = plan.locate(max(found.max_bytes, 0))
+        except CorruptLog:
+            found.partition.note_damage(found.offset)
+            raise
         if located is not None and (located.size <= found.max_bytes or is_first):
             found.slice, found.size = located, located.size
 
@@ -182,6 +186,8 @@ class Fetch:
         for each in left:
             if each.is_stale:
                 each.records = b""
+            elif isinstance(each.error, CorruptLog):
+                each.partition.note_damage(each.offset)
 
     def _read_all(self, found: Sequence[Found], max_bytes: int, *, is_first: bool) -> None:
         for each in found:

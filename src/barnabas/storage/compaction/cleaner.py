@@ -17,7 +17,7 @@ from barnabas.core.errors import BarnabasError, CorruptLog, InvalidConfig
 from barnabas.core.records.record import payload
 from barnabas.storage.compaction.filter import BatchFilter, Rules
 from barnabas.storage.compaction.key_map import Engine, KeyMap, make_key_map
-from barnabas.storage.compaction.output import CleanedSegment, FinishedSegment, output_files
+from barnabas.storage.compaction.output import CleanedSegment, FinishedSegment, remove_files
 from barnabas.storage.compaction.transactions import SeenTransactions
 from barnabas.storage.disk import Disk, File
 from barnabas.storage.names import repair_command
@@ -223,7 +223,7 @@ class _Cleaning:
     def _discard(self) -> None:
         if self._writing is not None:
             self._writing.discard()
-        remove_outputs(self._plan, self._outputs)
+        remove_files(self._plan.disk, self._plan.directory, self._outputs)
 
     def _batches(self, source: Source, file: File, position: int) -> Iterator[FoundBatch]:
         try:
@@ -234,14 +234,6 @@ class _Cleaning:
             if source.segment.is_active or source.segment.size != source.size:
                 raise LogChanged(f"{source.segment.log_path} was cut") from bad
             raise bad.as_corrupt_log() from bad
-
-
-def remove_outputs(plan: CompactionPlan, outputs: list[FinishedSegment] | tuple[FinishedSegment, ...]) -> None:
-    """Remove the files of outputs that will not be used."""
-    for output in outputs:
-        for path in output_files(plan.directory, output):
-            if plan.disk.exists(path):
-                plan.disk.remove(path)
 
 
 def _first_position(source: Source, file: File, offset: int) -> int:

@@ -4,6 +4,7 @@ Until it differs from its source nothing is written at all, for most clean segme
 the next. What is written has no effect before `swap.apply` has renamed it; `recovery` removes it after a crash.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -129,3 +130,11 @@ def output_files(directory: str, output: FinishedSegment) -> list[str]:
         cleaned_file(directory, output.base_offset, TIME_INDEX),
         swap_txn_index_file(directory, output.base_offset, output.end_base_offset),
     ]
+
+
+def remove_files(disk: Disk, directory: str, outputs: Sequence[FinishedSegment]) -> None:
+    """Remove the files of outputs that will not be used."""
+    for output in outputs:
+        for path in output_files(directory, output):
+            if disk.exists(path):
+                disk.remove(path)

@@ -14,8 +14,8 @@ The order is what makes a crash harmless:
 """
 
 from barnabas.core.errors import StorageExhausted
-from barnabas.storage.compaction.cleaner import CompactionPlan, CompactionResult, remove_outputs
-from barnabas.storage.compaction.output import FinishedSegment, cleaned_file, output_files
+from barnabas.storage.compaction.cleaner import CompactionPlan, CompactionResult
+from barnabas.storage.compaction.output import FinishedSegment, cleaned_file, output_files, remove_files
 from barnabas.storage.disk import OpenDirectory
 from barnabas.storage.interrupted import finish_swaps
 from barnabas.storage.log import Log
@@ -30,7 +30,7 @@ def apply(log: Log, result: CompactionResult) -> bool:
         return False
     checkpoints = log.context.checkpoints
     if result.outputs:
-        _swap_or_discard(log, result)
+        replace_segments(log, result.outputs)
     with log.context.health.guarded():
         checkpoints.set_cleaned_to(log.partition, result.cleaned_to)
         checkpoints.write()
@@ -39,7 +39,7 @@ def apply(log: Log, result: CompactionResult) -> bool:
 
 def discard(result: CompactionResult) -> None:
     """Discard the result of a run."""
-    remove_outputs(result.plan, result.outputs)
+    remove_files(result.plan.disk, result.plan.directory, result.outputs)
 
 
 def is_current(log: Log, plan: CompactionPlan) -> bool:
@@ -61,22 +61,25 @@ def _raise_recovery_point(log: Log, end_offset: int) -> None:
     log.context.checkpoints.write()
 
 
-def _swap_or_discard(log: Log, result: CompactionResult) -> None:
+def replace_segments(log: Log, outputs: tuple[FinishedSegment, ...]) -> None:
+    """Put finished segments in the place of those that they were made from. Refused for lack of space, they are
+    removed.
+    """
     health = log.context.health
     try:
         with health.guarded():
-            _raise_recovery_point(log, result.outputs[-1].end_base_offset)
+            _raise_recovery_point(log, outputs[-1].end_base_offset)
             names = log.context.files.disk.list_dir(log.directory)
             opened = log.context.files.disk.open_dir(log.directory)
-            _commit(log, result.outputs, opened)
+            _commit(log, outputs, opened)
     except StorageExhausted:
         with health.guarded():
-            discard(result)
+            remove_files(log.context.files.disk, log.directory, outputs)
         raise
     with health.guarded(is_final=True):
-        _finish(log, result.outputs, names, opened)
+        _finish(log, outputs, names, opened)
     with health.sparing():
-        _remove_useless(log, result.outputs)
+        _remove_useless(log, outputs)
 
 
 def _commit(log: Log, outputs: tuple[FinishedSegment, ...], opened: OpenDirectory) -> None:
