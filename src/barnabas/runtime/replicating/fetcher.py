@@ -96,6 +96,8 @@ class Fetcher:
 
     def follow(self, place: Place, following: Following) -> None:
         """Fetch a partition from now on, in the place of what was fetched of it before."""
+        if self._followed.get(place) is following:
+            return  # the metadata changed something else: what is under way goes on
         self.leave(place)
         self._followed[place] = following
         following.on_flushed = lambda: self._note_flushed(place)
@@ -131,8 +133,11 @@ class Fetcher:
     # What is to be asked for
 
     def _want(self, place: Place) -> None:
+        """Ask for a partition. Whatever of it is not synced by then the leader is to hear of when it is."""
         self._due[place] = None
         self._forgotten.discard(place)
+        if self._followed[place].is_unsynced:
+            self._unsynced.add(place)
 
     def _want_now(self, place: Place) -> None:
         self._want(place)
@@ -255,8 +260,6 @@ class Fetcher:
         if following.is_over:
             return
         if step is Next.FETCH:
-            if following.is_unsynced:
-                self._unsynced.add(place)
             self._want(place)
         elif step is Next.LATER:
             self._rest(place)

@@ -121,6 +121,11 @@ class World:
             for each in (self.fetcher.run(), self.follower.logs.flusher.run(), self.leader.logs.flusher.run())
         ]
 
+    async def stop_syncing(self) -> None:
+        """From now on the follower syncs when it is told to."""
+        self._tasks[1].cancel()
+        await asyncio.wait([self._tasks[1]])
+
     async def __aenter__(self) -> "World":
         return self
 
@@ -180,6 +185,57 @@ def test_a_request_does_not_wait_while_something_is_being_synced() -> None:
                 if each["flushed_offset"] < each["fetch_offset"]
             ]
             assert all(values["max_wait"] == 0 for values in unsynced)
+
+    in_loop(scenario)
+
+
+def test_a_sync_is_told_though_the_metadata_of_the_partition_changed_meanwhile() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            await world.stop_syncing()
+            world.leader.append(b"a")
+            await world.until(b"a")
+
+            world.fetcher.follow(PLACE, world.follower.follow(LEADER))  # another ISR, in the same leader epoch
+            await asyncio.sleep(2)
+            world.follower.flush()
+
+            await world.until_acked(1)
+
+    in_loop(scenario)
+
+
+def test_a_sync_that_began_under_the_leader_before_is_told_the_next_one() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            await world.stop_syncing()
+            world.leader.append(b"a")
+            await world.until(b"a")
+
+            world.leader.lead(1)
+            world.fetcher.follow(PLACE, world.follower.follow(LEADER, 1))
+            await asyncio.sleep(2)
+            world.follower.flush()
+
+            await world.until_acked(1)
+
+    in_loop(scenario)
+
+
+def test_a_sync_that_outlasts_the_pause_after_a_refusal_is_told() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            await world.stop_syncing()
+            world.leader.append(b"a")
+            await world.until(b"a")
+            world.brokers.partition_error = 5
+            await asyncio.sleep(1)
+            world.brokers.partition_error = 0
+            await asyncio.sleep(2)
+
+            world.follower.flush()
+
+            await world.until_acked(1)
 
     in_loop(scenario)
 
