@@ -310,3 +310,51 @@ def test_what_is_left_is_forgotten_and_no_longer_changed() -> None:
             assert forgotten == [{"topic_id": TOPIC_ID, "partitions": [0]}]
 
     in_loop(scenario)
+
+
+def test_a_sync_is_told_though_the_metadata_of_the_partition_changed_meanwhile() -> None:
+    async def scenario() -> None:
+        async with World(is_flushing=False) as world:
+            world.leader.append(b"a")
+            await world.until(b"a")
+
+            world.fetcher.follow(PLACE, world.follower.follow(LEADER))  # another ISR, in the same leader epoch
+            await asyncio.sleep(2)
+            world.follower.flush()
+
+            await world.until_acked(1)
+
+    in_loop(scenario)
+
+
+def test_a_sync_that_began_under_the_leader_before_is_told_the_next_one() -> None:
+    async def scenario() -> None:
+        async with World(is_flushing=False) as world:
+            world.leader.append(b"a")
+            await world.until(b"a")
+
+            world.leader.lead(1)
+            world.fetcher.follow(PLACE, world.follower.follow(LEADER, 1))
+            await asyncio.sleep(2)
+            world.follower.flush()
+
+            await world.until_acked(1)
+
+    in_loop(scenario)
+
+
+def test_a_sync_that_outlasts_the_pause_after_a_refusal_is_told() -> None:
+    async def scenario() -> None:
+        async with World(is_flushing=False) as world:
+            world.leader.append(b"a")
+            await world.until(b"a")
+            world.brokers.partition_error = 5
+            await asyncio.sleep(1)
+            world.brokers.partition_error = 0
+            await asyncio.sleep(2)
+
+            world.follower.flush()
+
+            await world.until_acked(1)
+
+    in_loop(scenario)
