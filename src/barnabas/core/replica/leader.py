@@ -164,10 +164,10 @@ class Leader:
         Not for a fetch that is answered with a diverging epoch: that end is of other records. A fetch with an older
         broker epoch is ignored.
         """
-        self.check_epoch(leader_epoch)
         progress = self._followers.get(replica)
         if progress is None:
-            raise NotLeaderOrFollower(f"node {replica} is not a replica of this partition")
+            raise NotLeaderOrFollower(f"node {replica} does not follow this partition")
+        self.check_epoch(leader_epoch)
         if broker_epoch < progress.broker_epoch:
             return self.high_watermark
         if broker_epoch != progress.broker_epoch:
