@@ -88,7 +88,7 @@ def run_only(*faults: str, first: int = 0, voters: int | None = None) -> Callabl
         (plants.acknowledge_by_offset_alone, run_only("isolate_leader", first=3)),
         (plants.drop_a_proposal_that_may_be_carried_out, run_only("lose_an_answer", first=5, voters=5)),
         (plants.forget_producers_as_a_follower, run_only("isolate_leader", "lose_leader", first=2)),
-        (plants.elect_anybody, run_only(first=1)),
+        (plants.elect_anybody, run_only(first=4)),
     ],
 )
 def test_the_simulation_notices_a_planted_bug(
