@@ -44,10 +44,16 @@ def _clock_of(pid: int) -> int:
 
 
 @contextmanager
-def served(*settings: str, directory: Path | None = None, tree: Path | None = None) -> Iterator[Served]:
-    """A broker on a free port, of this checkout or another, with an empty data directory unless one is given."""
+def served(
+    *settings: str, directory: Path | None = None, tree: Path | None = None, processes: int = 1
+) -> Iterator[Served]:
+    """A broker on a free port, of this checkout or another, with an empty data directory unless one is given.
+
+    Of several processes the addresses are separated by commas, and the process is that of their supervisor.
+    """
     with scratch_directory() as scratch:
         sets = [part for setting in settings for part in ("--set", setting)]
+        sets += ["--processes", str(processes)] if processes > 1 else []  # an older tree does not know it
         start = time.perf_counter()
         process = subprocess.Popen(
             [*BARNABAS, "serve", "--data-dir", str(directory or scratch / "data"), "--listen", "127.0.0.1:0", *sets],

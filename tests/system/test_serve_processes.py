@@ -186,8 +186,7 @@ def test_a_second_supervisor_on_the_same_data_is_refused(data: Path) -> None:
     with serving(data) as served:
         pid = served.pid(1)
         said = refused("--data-dir", str(data), "--processes", "2", *ANY_PORT, code=1)
-        assert said.startswith("barnabas: process 1 cannot listen on 127.0.0.1:")
-        assert served.pid(1) == pid
+        assert said.startswith(f"barnabas: {data} is in use by another node (process {pid})")
         served.stop()
 
 
@@ -196,3 +195,26 @@ def test_a_first_process_that_refuses_to_start_ends_all_with_its_code(data: Path
         served.stop()
     said = refused("--data-dir", str(data), "--processes", "2", "--node-id", "7", *ANY_PORT)
     assert said.startswith("barnabas: node.id is 7, but the data are those of node 1")
+
+
+def test_a_data_directory_that_is_lost_ends_all_with_the_code_for_that(data: Path) -> None:
+    with serving(data) as served:
+        (data / "processes" / "2").rename(data / "processes" / "lost")
+        assert served.process.wait(TIMEOUT_S) == 74
+        assert served.process.stderr is not None
+        assert "process 2 (node 2) has ended with exit code 74, which starting it again does not help" in (
+            served.process.stderr.read()
+        )
+    assert (data / ".kafka_cleanshutdown").exists()
+
+
+def test_a_signal_during_the_start_stops_what_was_started(data: Path) -> None:
+    command = [*SERVE, "--data-dir", str(data), "--processes", "2", *ANY_PORT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        lock = data / ".lock"
+        while not lock.exists() or lock.read_text().strip() in ("", str(process.pid)):
+            assert process.poll() is None
+        key = ProcessKey.of(int(lock.read_text()))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT_S) == 0
+        assert key is None or key.wait_gone(TIMEOUT_S)

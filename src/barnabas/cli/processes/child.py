@@ -6,6 +6,7 @@ start that takes long is in the way.
 """
 
 import json
+import logging
 import os
 import sys
 import threading
@@ -27,6 +28,9 @@ _BUG: Final = 1
 
 def run_child(config: BrokerConfig, serve_node: ServeNode, *, lifeline: int, status: int) -> int:
     """Run a node; returns the exit code. `lifeline` ends with the supervisor, `status` tells it of the start."""
+    for handler in logging.getLogger().handlers:
+        # All write to the same place: each line says whose it is.
+        handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s node {config.node_id} %(name)s %(message)s"))
     threading.Thread(target=_end_with, args=[lifeline], name="lifeline", daemon=True).start()
     try:
         with output.quiet_pipe():

@@ -213,7 +213,7 @@ def controller_port(config: BrokerConfig) -> int:
 def _write_port(path: Path, port: int) -> int:
     new = path.with_suffix(".tmp")
     try:
-        for directory in (path.parent.parent, path.parent):  # `mode` is not that of parents
+        for directory in (path.parent.parent, path.parent):  # `mode` is not that of the parents it makes
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         new.touch(mode=0o600)
         new.write_text(f"{port}\n")

@@ -5,13 +5,19 @@ from collections.abc import Sequence
 from barnabas.cli.processes.child import ServeNode
 from barnabas.cli.processes.plan import check_free, plan
 from barnabas.cli.processes.supervisor import Supervisor
+from barnabas.runtime.dir_lock import DirLock
 from barnabas.services.settings.broker_config import BrokerConfig
 
 
 def serve_processes(config: BrokerConfig, count: int, serve_node: ServeNode) -> None:
     """Run so many processes until SIGTERM or SIGINT; exits with the code of one that could not start."""
-    nodes = plan(config, count)
-    check_free(nodes)
+    lock = DirLock(config.log_dirs[0])
+    lock.take()  # or it is said whose the directory is, and not that a port of theirs is not free
+    try:
+        nodes = plan(config, count)
+        check_free(nodes)
+    finally:
+        lock.release()
     code = Supervisor(nodes, serve_node, _say_ready).run()
     if code:
         raise SystemExit(code)
