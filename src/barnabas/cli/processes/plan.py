@@ -23,7 +23,6 @@ from barnabas.core.metadata.formation import MetaProperties
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.broker_names import rivals
 from barnabas.services.settings.catalogue.listener import Listener
-from barnabas.testing.cluster.ports import find_free
 
 MOST: Final = 64
 """Processes of one machine: more than any has cores for Python to use well."""
@@ -197,6 +196,8 @@ def is_free(host: str, port: int) -> bool:
 
 def controller_port(config: BrokerConfig) -> int:
     """The port at which process 1 listens for the others: the one that an earlier start chose, or a free one."""
+    from barnabas.testing.cluster.ports import find_free  # one process needs none, and starts without
+
     path = Path(config.log_dirs[0]) / DIRECTORY / PORT_FILE
     try:
         text = path.read_text().strip()
