@@ -29,6 +29,7 @@ class FetchPartition(NamedTuple):
     max_bytes: int = 0
     flushed_offset: int = -1  # of a follower: what it has on disk
     log_start_offset: int = -1  # of a follower: where its log starts
+    damaged_offset: int = -1  # of a follower: from where on it was sent damaged records
 
 
 class FetchRequest(NamedTuple):

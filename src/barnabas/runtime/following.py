@@ -111,6 +111,7 @@ class Following:
                 size = position + header.size
         except BarnabasError as error:
             self._follower.give_up(fetch)
+            self._follower.note_damaged()
             log.warning("%s: the leader %s sent damaged records: %s", self._partition.name, self.leader_id, error)
             return Next.LATER
         answer = FetchAnswer(
@@ -157,6 +158,8 @@ class Following:
             self._follow_leader()
         except BarnabasError as error:
             self._follower.note_failed()
+            if isinstance(error, CorruptRecord):
+                self._follower.note_damaged()
             if not isinstance(error, StorageExhausted):  # which is told where it is met
                 log.error("%s cannot follow %s: %s", self._partition.name, self.leader_id, error)
             return Next.LATER

@@ -132,6 +132,8 @@ class Fetch:
         found = _look_at_nothing(partition, wanted) if log is None else _look_at_end(partition, log, wanted, max_bytes)
         if found.diverging is None and replica is not None:
             partition.note_fetch(replica.node_id, wanted, broker_epoch=replica.broker_epoch)
+            if wanted.damaged_offset >= 0:
+                partition.note_damage(wanted.damaged_offset)
             found.high_watermark = partition.high_watermark
         if found.diverging is None and log is not None:
             self._locate(found, is_first=is_first)

@@ -15,7 +15,7 @@ from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.fetch import FLEXIBLE_FROM, SESSIONS_FROM, TOPIC_IDS_FROM
 from barnabas.wire.fields import piece, read_compact_count, read_compact_string, read_count, read_string
 from barnabas.wire.frame import MAX_TAGGED_FIELDS, read_uvarint, skip_tagged_fields
-from barnabas.wire.own_fields import FLUSHED_OFFSET_TAG
+from barnabas.wire.own_fields import DAMAGED_OFFSET_TAG, FLUSHED_OFFSET_TAG
 
 MAX_PARTITIONS: Final = 100_000  # of one request, those it forgets included
 ELEMENTS_PER_STEP: Final = 50  # topics and partitions, of which each takes some microseconds
@@ -220,8 +220,8 @@ class _Reader:
         return skip_tagged_fields(self._data, position, self._end) if self._is_flexible else position
 
     def _read_own(self, position: int, partition: FetchPartition) -> tuple[FetchPartition, int]:
-        """A partition with our own tagged field, if it has one, and where its tagged fields end. Only a follower has
-        it, and only a follower's start of the log is of interest.
+        """A partition with our own tagged fields, if it has any, and where its tagged fields end. Only a follower has
+        them, and only a follower's start of the log is of interest.
         """
         fields_end = position
         value, position = self._find_tag(position, FLUSHED_OFFSET_TAG)
@@ -230,6 +230,10 @@ class _Reader:
                 flushed_offset=_INT64.unpack_from(value)[0],
                 log_start_offset=_INT64.unpack_from(self._data, fields_end - _AFTER_LAST_EPOCH)[0],
             )
+            if self._data[fields_end] > 1:
+                damaged, _ = self._find_tag(fields_end, DAMAGED_OFFSET_TAG)
+                if damaged is not None:
+                    partition = partition._replace(damaged_offset=_INT64.unpack_from(damaged)[0])
         return partition, position
 
     def _read_tags(self, position: int, replica_id: int) -> tuple[int, int, int]:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 FIRST_TAG: Final = 10_000
 FLUSHED_OFFSET_TAG: Final = FIRST_TAG
 METADATA_OFFSET_TAG: Final = FIRST_TAG + 1
+DAMAGED_OFFSET_TAG: Final = FIRST_TAG + 2
 
 
 class OwnField(NamedTuple):
@@ -29,6 +30,8 @@ class OwnField(NamedTuple):
 OWN_FIELDS: Final = (
     # A follower goes on fetching while it syncs: what it has fetched and what it has on disk are two numbers.
     OwnField("fetch.request", "FetchPartition", "flushed_offset", FLUSHED_OFFSET_TAG, "int64", -1),
+    # A follower was sent damaged records from there on: the leader, which does not look at them, has them repaired.
+    OwnField("fetch.request", "FetchPartition", "damaged_offset", DAMAGED_OFFSET_TAG, "int64", -1),
     # The node that forwarded a request answers it when it has applied the metadata up to there.
     OwnField("envelope.response", "EnvelopeResponse", "metadata_offset", METADATA_OFFSET_TAG, "int64", -1),
 )

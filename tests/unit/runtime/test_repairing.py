@@ -15,11 +15,27 @@ from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import PartitionRecord, TopicRecord
 from barnabas.core.records.batch import iter_batches
 from barnabas.core.records.record import Record, encode_batch
+from barnabas.core.replica.follower import Fetch as AskedFor
+from barnabas.runtime.following import Next
 from barnabas.runtime.repairing import Repairing
-from barnabas.services.fetch import Fetch
+from barnabas.runtime.replicating.session import Limits, Place, Self, Session
+from barnabas.services.fetch import Fetch, Replica
 from barnabas.storage.log import Log
+from barnabas.wire.apis import FETCH
+from barnabas.wire.fetch_request import read_fetch
+from barnabas.wire.requests import write_request
 from tests.support.ports import InPlace
-from tests.unit.runtime.replicating.replica_support import FOLLOWER, LEADER, NAME, TOPIC_ID, Side, fetch_once, in_loop
+from tests.unit.runtime.replicating.replica_support import (
+    BROKER_EPOCH,
+    FOLLOWER,
+    LEADER,
+    NAME,
+    TOPIC_ID,
+    Side,
+    answer,
+    fetch_once,
+    in_loop,
+)
 
 FILE = "/data/t-0/00000000000000000000.log"
 VALUES = [b"value %d" % number for number in range(10)]
@@ -230,6 +246,43 @@ def test_a_partition_with_one_replica_is_left_to_its_operator() -> None:
         await repairing.repair_due()
 
     in_loop(scenario)
+
+
+# A leader that does not look at what it sends
+
+
+def test_a_leader_whose_follower_was_sent_damage_looks_at_its_own_log() -> None:
+    async def scenario() -> None:
+        pair = Pair()
+        whole = damage(pair.leader, 4)
+        third = Side(FOLLOWER)
+        following = third.follow(LEADER)
+        assert fetch_once(pair.leader, following) is Next.LATER
+        asked = following.next_fetch()
+        assert asked is not None
+        assert asked.damaged_offset == asked.fetch_offset == 0
+        repairing = pair.repairing(pair.leader)
+        wanted = FetchPartition(0, 0, 0, max_bytes=1_000_000, damaged_offset=asked.damaged_offset)
+        replica = Replica(FOLLOWER, BROKER_EPOCH)
+        Fetch(InPlace()).look_for_replica(pair.leader.partition, wanted, replica, max_bytes=1, is_first=True)
+        await repairing.repair_due()
+        assert content(pair.leader) == whole
+        assert following.receive(asked, answer(pair.leader, asked)) is Next.FETCH
+        assert third.values == VALUES
+        after = following.next_fetch()
+        assert after is not None
+        assert after.damaged_offset == -1
+
+    in_loop(scenario)
+
+
+def test_that_records_were_damaged_is_told_beside_what_is_on_disk() -> None:
+    fetch = AskedFor(1, 3, 40, 2, 10, 35, damaged_offset=40)
+    session = Session()
+    values = session.request(Self(2, 50), {Place(TOPIC_ID, 0): fetch}, set(), Limits(500, 1, 1000, 1000))
+    body = write_request(FETCH.key, 17, values)
+    ((_, (partition,)),) = read_fetch(body, 0, len(body), 17).topics
+    assert (partition.flushed_offset, partition.log_start_offset, partition.damaged_offset) == (35, 10, 40)
 
 
 # A log that cannot be opened

@@ -79,4 +79,4 @@ def test_files_that_cannot_be_removed_for_now_do_not_keep_a_node_from_stopping(
         await broker.served.close()
 
     run(scenario, is_virtual=True)
-    assert "the files of topic t are not removed" in caplog.text
+    assert "the files of the deleted topic t are not removed" in caplog.text

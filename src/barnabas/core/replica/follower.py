@@ -43,6 +43,8 @@ class Fetch(NamedTuple):
     last_fetched_epoch: int
     log_start_offset: int
     durable_end_offset: int
+    damaged_offset: int = NO_OFFSET
+    """From where on the leader has sent damaged records, if it has: it is to look at its own log."""
 
 
 class FetchedBatch(NamedTuple):
@@ -132,6 +134,7 @@ class Follower:
         "_epochs",
         "_fetch",
         "_is_fenced",
+        "_is_sent_damage",
         "_number",
         "_pending",
         "epoch",
@@ -162,6 +165,7 @@ class Follower:
         self._pending: Action | None = None  # that is under way
         self._answer = FetchAnswer()  # that the pending action came from
         self._is_fenced = False
+        self._is_sent_damage = False
         self.generation = 0  # of the log: another one after each truncation
 
     # What goes out
@@ -219,8 +223,13 @@ class Follower:
         if fetch == self._fetch:
             self._fetch = None
 
+    def note_damaged(self) -> None:
+        """What the leader has sent for the end of this log is damaged: the next fetches say so, until it is not."""
+        self._is_sent_damage = True
+
     def note_appended(self, end_offset: int) -> int:
         """The batches of an answer are in the log, which ends here now; returns the high watermark."""
+        self._is_sent_damage = False
         assert isinstance(self._pending, Append)
         assert self._end_offset <= end_offset <= self._pending.end_offset
         self._end_offset = end_offset
@@ -273,7 +282,13 @@ class Follower:
     def _ask(self) -> Fetch:
         self._number += 1
         self._fetch = Fetch(
-            self._number, self.epoch, self._end_offset, self._epochs.latest, self.start_offset, self._durable_end
+            self._number,
+            self.epoch,
+            self._end_offset,
+            self._epochs.latest,
+            self.start_offset,
+            self._durable_end,
+            self._end_offset if self._is_sent_damage else NO_OFFSET,
         )
         return self._fetch
 

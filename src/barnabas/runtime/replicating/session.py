@@ -111,6 +111,7 @@ def _asked(number: int, fetch: Fetch, limits: Limits) -> dict[str, Any]:
         "log_start_offset": fetch.log_start_offset,
         "partition_max_bytes": limits.partition_max_bytes,
         "flushed_offset": fetch.durable_end_offset,
+        "damaged_offset": fetch.damaged_offset,
     }
 
 
