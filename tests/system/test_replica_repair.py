@@ -12,7 +12,7 @@ from barnabas.core.records.batch import MAGIC_AT, iter_batches
 
 pytestmark = pytest.mark.xdist_group("replica_repair")
 
-WAIT_S = 60
+WAIT_S = 120  # a node reads its logs a minute after its start
 COUNT = 60
 DAMAGED = 30
 VALUES = [b"order %d" % number for number in range(COUNT)]
@@ -97,3 +97,48 @@ def test_a_replica_that_is_damaged_while_its_node_is_down_is_whole_again(
     wait_for(lambda: file_of(cluster, node_id).read_bytes() == whole)
     assert read_all(cluster) == VALUES
     assert "orders-0 could not be opened here" in node.log
+
+
+def test_a_leader_that_sends_damage_to_a_replica_that_comes_back_is_repaired_from_the_third(
+    cluster: barnabas.TestCluster,
+) -> None:
+    before = fill(cluster)
+    assert before.leader is not None
+    node_id = next(node for node in before.replicas if node != before.leader)
+    node = cluster.nodes[node_id - 1]
+    node.kill()
+    flip(file_of(cluster, node_id), 70)
+    whole = flip(file_of(cluster, before.leader), 70)
+
+    node.start()
+
+    wait_for(lambda: sorted(partition_of(cluster).in_sync) == [1, 2, 3])
+    assert file_of(cluster, node_id).read_bytes() == file_of(cluster, before.leader).read_bytes() == whole
+    assert read_all(cluster) == VALUES
+    assert "orders-0 is repaired from another replica" in cluster.nodes[before.leader - 1].log
+
+
+def test_a_follower_that_is_damaged_while_it_runs_is_repaired_by_the_scrub(cluster: barnabas.TestCluster) -> None:
+    before = fill(cluster)
+    node_id = next(node for node in before.replicas if node != before.leader)
+    whole = flip(file_of(cluster, node_id), 70)
+
+    wait_for(lambda: "orders-0 is repaired from another replica" in cluster.nodes[node_id - 1].log)
+
+    assert file_of(cluster, node_id).read_bytes() == whole
+    assert sorted(partition_of(cluster).in_sync) == [1, 2, 3]
+
+
+def test_a_leader_whose_directory_vanishes_ends_and_another_takes_writes(cluster: barnabas.TestCluster) -> None:
+    before = fill(cluster)
+    assert before.leader is not None
+    node = cluster.nodes[before.leader - 1]
+    data_dir = file_of(cluster, before.leader).parent.parent
+
+    data_dir.rename(data_dir.with_name("gone"))
+
+    wait_for(lambda: not node.is_running)
+    cluster.bus.send("orders", b"one more").result()
+    assert read_all(cluster) == [*VALUES, b"one more"]
+    assert partition_of(cluster).leader not in (None, before.leader)
+    assert node.log.rstrip().splitlines()[-1].endswith("does not exist")

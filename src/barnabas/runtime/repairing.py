@@ -16,6 +16,7 @@ damage is below the high watermark.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol
@@ -100,6 +101,7 @@ class Repairing:
         self._timeout_s = timeout_s
         self._pending: dict[tuple[TopicPartition, int], tuple[float, float]] = {}  # when next, and the pause after it
         self._told: set[tuple[TopicPartition, int]] = set()
+        self._removals: dict[TopicPartition, Callable[[], list[str]]] = {}  # of files of logs to be fetched anew
         self._news = asyncio.Event()
         self.listener: Listener | None = None
         self.repaired = 0
@@ -156,8 +158,10 @@ class Repairing:
                 self._pending.pop(place, None)
                 self._told.discard(place)
         for name in list(self._logs.data_dir.unreadable):
+            self._begin_anew(name)
+        for name in list(self._removals):
             with suppress(StorageError):  # the directory is offline, or full: whoever meets it tells
-                await self._begin_anew(name)
+                await self._remove(name)
 
     def _postpone(self, place: tuple[TopicPartition, int], reason: Exception) -> None:
         say = log.info if place in self._told or isinstance(reason, _Postponed | SegmentGone) else log.warning
@@ -308,8 +312,8 @@ class Repairing:
 
     # A whole replica
 
-    async def _begin_anew(self, name: TopicPartition) -> None:
-        """Remove a log that cannot be opened, if nobody counts on it: it is fetched from the leader then."""
+    def _begin_anew(self, name: TopicPartition) -> None:
+        """Forget a log that cannot be opened, if nobody counts on it: it is fetched from the leader then."""
         topic = self._metadata.image.topics.get(name.topic)
         state = None if topic is None else topic.partitions.get(name.partition)
         if topic is None or state is None or self._node_id not in state.replicas:
@@ -318,7 +322,7 @@ class Repairing:
         if is_counted_on or not state.isr:
             return
         reason = self._logs.data_dir.unreadable[name]
-        failures = await self._offload.run(self._logs.data_dir.begin_deletion([name]))
+        self._removals[name] = self._logs.data_dir.begin_deletion([name])
         self.begun_anew += 1
         log.warning(
             "%s could not be opened here (%s). Its files are removed, and all of it is fetched again from node %d",
@@ -326,6 +330,11 @@ class Repairing:
             reason,
             state.leader,
         )
+
+    async def _remove(self, name: TopicPartition) -> None:
+        """Remove the files; until they are gone nothing is made under their name."""
+        failures = await self._offload.run(self._removals[name])
+        del self._removals[name]
         for failure in failures:
             log.warning("files of %s cannot be removed (%s); remove them by hand", name, failure)
 

@@ -11,12 +11,13 @@ segment is written anew beside the old one and takes its place as a compacted on
 What finds damage or writes files beside the log may run on any thread; what changes the log is its owner's.
 """
 
+import errno
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from barnabas.core.errors import CorruptLog, CorruptRecord
 from barnabas.core.model import NO_EPOCH
-from barnabas.core.records.batch import BatchHeader, check_batch, iter_whole_batches
+from barnabas.core.records.batch import BatchHeader, Buffer, check_batch, iter_whole_batches
 from barnabas.core.replica.leader_epochs import LeaderEpochs
 from barnabas.storage.compaction.filter import KeptBatch
 from barnabas.storage.compaction.output import CleanedSegment, FinishedSegment, remove_files
@@ -30,6 +31,9 @@ from barnabas.storage.segment import Segment
 PIECE_BYTES: Final = 1024 * 1024
 MAX_SEARCH_BYTES: Final = 16 * 1024 * 1024
 MAX_GAPS_BYTES: Final = 64 * 1024 * 1024  # of one segment: what replaces them is held in memory
+
+
+_SECTOR_SIZE: Final = 4096  # what a disk cannot read is lost in pieces of this size
 
 
 class Gap(NamedTuple):
@@ -56,6 +60,7 @@ class Mend(NamedTuple):
 def find_gaps(file: File, base_offset: int, *, size: int, end_offset: int) -> list[Gap]:
     """All damage in a segment of this size, which the log follows with `end_offset`; on any thread."""
     gaps: list[Gap] = []
+    file = _Readable(file)
     position, offset = 0, base_offset
     while position < size:
         checked = check_some(
@@ -73,6 +78,49 @@ def find_gaps(file: File, base_offset: int, *, size: int, end_offset: int) -> li
             after = end_offset if damage.end_position == size else offset
             gaps.append(Gap(damage.position, damage.end_position, damage.first_offset, after))
     return gaps
+
+
+class _Readable:
+    """A file that can be read all through: zeros stand for what the disk cannot read, so it counts as damaged."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    def read(self, position: int, size: int) -> bytes:
+        try:
+            return self._file.read(position, size)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            within = min(size, _SECTOR_SIZE - position % _SECTOR_SIZE)
+            if within == size:
+                return bytes(size)
+        return b"".join(
+            self.read(start, min(size - (start - position), _SECTOR_SIZE - start % _SECTOR_SIZE))
+            for start in (position, *range(position + within, position + size, _SECTOR_SIZE))
+        )
+
+    def read_nowait(self, position: int, size: int) -> Buffer | None:
+        return self._file.read_nowait(position, size)
+
+    def write(self, position: int, data: Buffer) -> None:
+        self._file.write(position, data)
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)
+
+    def sync(self) -> None:
+        self._file.sync()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
 
 
 def missing_from(data: bytes, gap: Gap, epochs: LeaderEpochs, offset: int) -> tuple[bytes, int]:

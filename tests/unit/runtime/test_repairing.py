@@ -2,9 +2,10 @@
 there.
 """
 
+import errno
 import logging
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -13,14 +14,16 @@ from barnabas.core.errors import BarnabasError, PeerUnreachable
 from barnabas.core.fetched import FetchPartition
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import PartitionRecord, TopicRecord
-from barnabas.core.records.batch import iter_batches
+from barnabas.core.records.batch import LOG_OVERHEAD, iter_batches, pack_place
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.core.replica.follower import Fetch as AskedFor
 from barnabas.runtime.following import Next
 from barnabas.runtime.repairing import Repairing
 from barnabas.runtime.replicating.session import Limits, Place, Self, Session
 from barnabas.services.fetch import Fetch, Replica
+from barnabas.storage.disk import File
 from barnabas.storage.log import Log
+from barnabas.storage.mending import find_gaps
 from barnabas.wire.apis import FETCH
 from barnabas.wire.fetch_request import read_fetch
 from barnabas.wire.requests import write_request
@@ -235,6 +238,29 @@ def test_a_segment_that_another_replica_has_compacted_is_written_anew() -> None:
         assert pair.follower.values[:9] == VALUES[:4] + VALUES[5:]
 
     in_loop(scenario)
+
+
+def test_what_the_disk_cannot_read_counts_as_damaged() -> None:
+    class BadSector:
+        """The second sector cannot be read."""
+
+        path = "bad"
+
+        def __init__(self, data: bytes) -> None:
+            self.data = data
+
+        def read(self, position: int, size: int) -> bytes:
+            if position < 8192 and position + size > 4096:
+                raise OSError(errno.EIO, "Input/output error")
+            return self.data[position : position + size]
+
+    batches = [bytes(encode_batch([Record(0, 0, None, b"x" * 900)])) for _ in range(20)]
+    data = bytearray().join(batches)
+    for offset in range(20):
+        pack_place(data, offset * len(batches[0]), offset, len(batches[0]) - LOG_OVERHEAD, 0)
+    (gap,) = find_gaps(cast("File", BadSector(bytes(data))), 0, size=len(data), end_offset=20)
+    size = len(batches[0])
+    assert (gap.first_offset, gap.end_offset) == (4096 // size, 8192 // size + 1)
 
 
 def test_a_partition_with_one_replica_is_left_to_its_operator() -> None:
