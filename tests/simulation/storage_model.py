@@ -155,6 +155,7 @@ class LogModel:
     def cut(self, offset: int, *, bases: list[int]) -> None:
         """Remove every batch that ends at or after `offset`; `bases` are the offsets that segments begin at."""
         if offset >= self.end:
+            self.epochs = [each for each in self.epochs if each.start < offset]  # of leaders that wrote nothing
             return
         if offset <= bases[0]:
             self.reset(offset)

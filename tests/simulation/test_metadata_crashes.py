@@ -93,7 +93,7 @@ class MetadataMachine:
 
     def _boot(self) -> None:
         if self.random.random() < 0.4:
-            self.disk.crash_after(self.random.randrange(60))
+            self.disk.crash_after(self.random.randrange(90))
         try:
             data_dir, metadata = self._open()
             self._check_recovered(metadata.image)

@@ -41,8 +41,9 @@ _MOVED: Final = (
     OffsetNotAvailable,
     ReplicaNotAvailable,
     UnknownLeaderEpoch,
+    UnknownTopicOrPartition,
 )
-"""Refusals that pass: the leader of a partition is another one now, or about to be."""
+"""Refusals that pass: the leader of a partition is another one now, or about to be, or has not heard of it yet."""
 _APPEAR_S: Final = 10.0  # how long a new topic may take to be known everywhere
 _RETRY_S: Final = 0.05
 _LIMIT_S: Final = 3.0
@@ -249,17 +250,20 @@ class Topics:
         """
         found: dict[TopicPartition, int] = {}
         left = list(partitions)
-        deadline = time.monotonic() + self._timeout_s
+        begun = time.monotonic()
+        deadline = begun + self._timeout_s
         while left:
             moved = self._ask_offsets(left, timestamp_ms, committed=committed, found=found, unreadable=unreadable)
             if not moved:
                 break
             if time.monotonic() >= deadline:
                 raise next(iter(moved.values()))
+            if any(isinstance(error, UnknownTopicOrPartition) for error in moved.values()):
+                deadline = min(deadline, begun + _APPEAR_S)  # there, or not: its leader knows soon
             time.sleep(_MOVED_S)
             left = list(moved)
             for name in {key.topic for key in left}:
-                self._metadata(name)  # as librdkafka remembers it
+                self._topic(name)  # as librdkafka remembers it; refused if it does not exist
         return found
 
     def _ask_offsets(

@@ -151,7 +151,8 @@ class ServedTopics:
     def _set_partition(self, record: PartitionRecord) -> None:
         topic, data_dir = self.by_id[record.topic_id], self._logs.data_dir
         partition = topic.partitions.get(record.partition)
-        replication = self._replication(topic, record)
+        is_alone = record.replicas == self._alone.replicas
+        replication = self._alone if is_alone else self._replication(topic, record)
         if partition is None:
             partition = topic.partitions[record.partition] = Partition(
                 TopicPartition(topic.name, record.partition),
@@ -161,16 +162,16 @@ class ServedTopics:
                 replication=replication,
                 topic_id=record.topic_id,
             )
-            self._give_role(partition, record, replication)
+            if record.leader != self._node_id or not is_alone:
+                self._give_role(partition, record, replication)  # a new one is led here, alone
             if partition.name in data_dir.logs and data_dir.topic_ids.get(partition.name) == record.topic_id:
                 partition.hold_log()  # on disk before the metadata here knew of it
         else:
             self._give_role(partition, record, replication)
-        self._fetch(partition)
+        if self._fetchers is not None:
+            self._fetch(partition)
 
     def _replication(self, topic: ServedTopic, record: PartitionRecord) -> Replication:
-        if record.replicas == self._alone.replicas:
-            return self._alone
         return Replication(
             self._node_id, record.replicas, record.isr, record.partition_epoch, topic.config.min_insync_replicas
         )
