@@ -20,8 +20,6 @@ from barnabas.core.errors import (
     LeaderNotAvailable,
     NotLeaderOrFollower,
     OffsetOutOfRange,
-    PeerError,
-    UnsupportedVersion,
 )
 from barnabas.core.model import NO_OFFSET
 from barnabas.core.replica.leader_epochs import EpochEnd
@@ -121,7 +119,7 @@ class Fetcher:
                 await self._news.wait()
             try:
                 await self._fetch()
-            except (PeerError, LeaderNotAvailable, UnsupportedVersion) as error:
+            except BarnabasError as error:  # whatever another node does, this one goes on
                 log.info("node %s cannot be fetched from: %s", self._leader_id, error)
                 self._begin_anew()
                 await asyncio.sleep(self._pause_s)
@@ -294,8 +292,9 @@ class Fetcher:
             "topics": [{"name": partition.name.topic, "partitions": [asked]}],
         }
         answer = await self._ask(LIST_OFFSETS.key, values)
-        (topic,) = answer.topics
-        (found,) = topic.partitions
+        found = next((each for topic in answer.topics for each in topic.partitions), None)
+        if found is None:
+            raise LeaderNotAvailable("the leader did not answer for the partition")
         if found.error_code:
             raise _refusal(int(found.error_code))
         return int(found.offset)

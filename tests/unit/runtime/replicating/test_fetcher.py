@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from barnabas.core.errors import PeerUnreachable
+from barnabas.core.errors import InvalidRequest, PeerUnreachable
 from barnabas.runtime.replicating.fetcher import Fetcher
 from barnabas.runtime.replicating.session import Place, Self
 from barnabas.wire.apis import FETCH
@@ -235,6 +235,18 @@ def test_a_leader_that_cannot_be_reached_is_told_everything_when_it_can() -> Non
             await world.until(b"a", b"b")
             first = next(values for values in reversed(world.brokers.asked) if values["session_id"] == 0)
             assert first["topics"]
+
+    in_loop(scenario)
+
+
+def test_a_refusal_of_any_kind_ends_nothing() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            world.brokers.refusal = InvalidRequest("a request of too many bytes")
+            await asyncio.sleep(3)
+            world.brokers.refusal = None
+            world.leader.append(b"a")
+            await world.until(b"a")
 
     in_loop(scenario)
 
