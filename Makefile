@@ -44,8 +44,11 @@ $(STAMP): pyproject.toml
 test: setup ## Run all tests
 	@$(VENV_PYTHON) -m pytest $(IN_PROCESSES) $(ARGS)
 
-quick: setup ## Run the tests that need no Spark
-	@$(VENV_PYTHON) -m pytest $(IN_PROCESSES) --ignore tests/spark $(ARGS)
+# What needs neither Spark, nor other processes, nor many seeds.
+QUICK := tests/unit tests/scenarios tests/conformance/records
+
+quick: setup ## Run the tests without Spark, real processes and simulations: a few minutes
+	@$(VENV_PYTHON) -m pytest $(IN_PROCESSES) $(QUICK) $(ARGS)
 
 # How many seeds each simulation runs.
 SEEDS ?= 200
@@ -58,14 +61,21 @@ sim: setup ## Run the simulations with many seeds, and the properties with all e
 	@TEST_SEEDS=$(SEEDS) RAFT_SEEDS=$(SEEDS) TEST_EXAMPLES=all $(VENV_PYTHON) -m pytest -n $(WORKERS) \
 	    $(patsubst replicas,tests/simulation/test_cluster_replicas.py,$(patsubst quorum,$(SIMULATIONS_OF_THE_QUORUM),$(or $(ARGS),tests/simulation tests/unit/core tests/unit/storage tests/unit/testing)))
 
-chaos: setup ## Kill Spark, its workers and the broker at every step of every sink (long)
-	@TEST_CRASHES=all TEST_CLUSTERS=all $(VENV_PYTHON) -m pytest -ra tests/spark/crashes tests/spark/cluster $(ARGS)
+# How long real nodes are killed, paused and cut off; without it: the crashes of Spark. ARGS="--seed 42" repeats a run.
+MINUTES ?=
 
-# How often the active controller of a cluster, and leaders of its partitions, are killed or paused.
+chaos: setup ## Real nodes killed, paused and cut off under load (MINUTES=N), or Spark's sinks at every step (without; long)
+ifeq ($(MINUTES),)
+	@TEST_CRASHES=all TEST_CLUSTERS=all $(VENV_PYTHON) -m pytest -ra tests/spark/crashes tests/spark/cluster $(ARGS)
+else
+	@$(VENV_PYTHON) -m tests.system.chaos --minutes $(MINUTES) $(ARGS)
+endif
+
+# How often the active controller of a cluster is killed or paused.
 KILLS ?= 50
 
-kills: setup ## Kill and pause the controller and the leaders of a cluster again and again (KILLS=N, long)
-	@CLUSTER_KILLS=$(KILLS) $(VENV_PYTHON) -m pytest -ra -s tests/system/test_cluster_kills.py tests/system/test_replica_kills.py $(ARGS)
+kills: setup ## Kill and pause the controller of a cluster again and again while topics change (KILLS=N, long)
+	@CLUSTER_KILLS=$(KILLS) $(VENV_PYTHON) -m pytest -ra -s tests/system/test_cluster_kills.py $(ARGS)
 
 scenarios: setup ## Play the transcripts of tests/scenarios and write down what is printed now
 	@REWRITE_SCENARIOS=1 $(VENV_PYTHON) -m pytest -q tests/scenarios $(ARGS)

@@ -14,7 +14,7 @@ from pathlib import Path
 CONNECTOR_JARS = "BENCH_KAFKA_JARS"
 BROKER_JARS = "KAFKA_BROKER_JARS"
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
-_KAFKA = "4.1.1"
+KAFKA = "4.1.1"
 # What Spark's own connector is made of, in the versions to try.
 _CONNECTOR = {
     "org.apache.spark:spark-sql-kafka-0-10_2.13": ("{spark}", "4.2.0", "4.1.1"),
@@ -52,13 +52,13 @@ def broker_jars() -> Path | None:
     named = os.environ.get(BROKER_JARS)
     if named:
         return Path(named)
-    directory = _directory(f"kafka-{_KAFKA}")
+    directory = _directory(f"kafka-{KAFKA}")
     jars = directory / "jars"
     if jars.is_dir():
         return jars
     if shutil.which("mvn") is None:
         return None
-    parts = [("org.apache.kafka", "kafka_2.13", _KAFKA), ("org.slf4j", "slf4j-simple", "1.7.36")]
+    parts = [("org.apache.kafka", "kafka_2.13", KAFKA), ("org.slf4j", "slf4j-simple", "1.7.36")]
     directory.mkdir(parents=True, exist_ok=True)
     project = directory / "pom.xml"
     project.write_text(_PROJECT.format("".join(_DEPENDENCY.format(*each) for each in parts)))

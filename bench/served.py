@@ -33,9 +33,16 @@ class Served:
         return time.clock_gettime(_clock_of(self.pid))
 
     def wake_ups(self) -> int:
-        """How often its loop has slept for want of work, and was woken."""
-        lines = Path(f"/proc/{self.pid}/task/{self.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+        """How often its threads have slept for want of work, and were woken."""
+        return sum(map(_wake_ups_of, Path(f"/proc/{self.pid}/task").iterdir()))
+
+
+def _wake_ups_of(thread: Path) -> int:
+    try:
+        lines = (thread / "status").read_text().splitlines()
+    except OSError:
+        return 0  # it has ended
+    return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
 
 
 def _clock_of(pid: int) -> int:

@@ -1,7 +1,7 @@
 /* A client at native speed, on librdkafka: what a broker can take when the client is not Python.
  *
  *   client produce BOOTSTRAP TOPIC COUNT SIZE ACKS     sends COUNT records of SIZE bytes
- *   client consume BOOTSTRAP TOPIC COUNT SIZE          reads COUNT records of partition 0 from the start
+ *   client consume BOOTSTRAP TOPIC COUNT SIZE [BYTES]  reads COUNT records of partition 0 from the start, BYTES a fetch
  *
  * Prints the seconds it took, from the first record to the last acknowledgement or the last record read. The prototypes
  * stand here because the library comes in a Python wheel, which has no headers.
@@ -134,7 +134,7 @@ int main(int argc, char **argv) {
         rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
     } else {
         set(conf, "queued.min.messages", "1000000");
-        set(conf, "fetch.message.max.bytes", "4000000");
+        set(conf, "fetch.message.max.bytes", argc > 6 ? argv[6] : "4000000");
         set(conf, "check.crcs", "false");
     }
     rd_kafka_t *rk = rd_kafka_new(is_producer ? 0 : 1, conf, error, sizeof error);

@@ -25,7 +25,7 @@ from barnabas.core.raft.output import (
     WriteSnapshotPart,
 )
 from barnabas.core.raft.state import BrokenQuorum, RaftConfig
-from barnabas.core.raft.voters import NO_VOTERS, Endpoint, ReplicaKey, Voter, VoterSet
+from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from tests.scenarios.raft_words import (
     key_words,
     operation_words,
@@ -151,6 +151,9 @@ class RaftTable(Stage):
             yield f"{node_id} knows that all below {output.high_watermark} is committed"
         for change in output.changes:
             yield f"{node_id} {change.token}: {'done' if change.error is None else change.error}"
+        for stranger in output.strangers:
+            others = ", as does everybody else" if stranger.is_everybody else ""
+            yield f"{node_id} finds that {stranger.peer} belongs to another cluster{others}"
         for note in output.notes:
             yield f"{node_id} notes: {note}"
 
@@ -414,7 +417,7 @@ class RaftCommands(RaftTable):
 
     def update_voter(self, node: int, voter: int, *, port: int) -> Iterator[str]:
         """``update-voter LEADER NODE port=PORT``"""
-        changed = Voter(ReplicaKey(voter, UUID(int=voter)), (Endpoint("CONTROLLER", f"node{voter}", port),))
+        changed = Voter(ReplicaKey(voter, UUID(int=voter)), (VoterEndpoint("CONTROLLER", f"node{voter}", port),))
         yield from self._step(
             self._running(node),
             lambda raft: raft.update_voter(changed, f"update voter {voter}", now_ms=self._now_ms),

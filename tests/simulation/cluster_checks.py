@@ -113,6 +113,10 @@ class Watcher:
     def _check_log(self, end_offset: int) -> None:
         """What this node calls committed is in its log, and the same as in all others."""
         log = self._metadata._log
+        if log.health.offline_reason is not None:
+            # Others may have committed what this node has appended and not synced. Of a directory that has failed,
+            # perhaps for another log in it, nobody reads that: the node is about to end.
+            end_offset = min(end_offset, log.flushed_offset)
         offset = max(self._checked_to, log.start_offset)
         while offset < end_offset:
             try:

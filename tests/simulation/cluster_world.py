@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from typing import Final
 from uuid import UUID
@@ -10,7 +10,7 @@ from uuid import UUID
 from barnabas.core.errors import StorageError
 from barnabas.core.metadata.formation import MetaProperties
 from barnabas.core.metadata.image import Image
-from barnabas.core.raft.voters import NO_VOTERS, Endpoint, ReplicaKey, Voter, VoterSet
+from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.node import Node, Ports
 from barnabas.runtime.metadata_log import MetadataLog
 from barnabas.runtime.offload import Threads
@@ -71,8 +71,8 @@ class ClusterNode:
         return ReplicaKey(self.node_id, self.directory_id)
 
     @property
-    def endpoint(self) -> Endpoint:
-        return Endpoint(LISTENER, self.name, CONTROLLER_PORT)
+    def endpoint(self) -> VoterEndpoint:
+        return VoterEndpoint(LISTENER, self.name, CONTROLLER_PORT)
 
     @property
     def image(self) -> Image | None:
@@ -201,6 +201,9 @@ def _leaves(error: BaseException) -> list[BaseException]:
 class ClusterWorld:
     """All nodes and clients, and what they are checked against."""
 
+    properties: Mapping[str, str] = {}
+    """What its nodes are configured with besides."""
+
     def __init__(self, simulation: Simulation, *, voters: int | None = None) -> None:
         """A cluster of so many voters; or of any size and kind."""
         self.simulation = simulation
@@ -250,6 +253,7 @@ class ClusterWorld:
             listeners.append(f"{LISTENER}://{node.name}:{CONTROLLER_PORT}")
         properties = {
             **TIMES,
+            **self.properties,
             "node.id": str(node.node_id),
             "process.roles": "broker,controller" if node.is_controller else "broker",
             "listeners": ",".join(listeners),

@@ -36,10 +36,13 @@ class GroupWorld(World, Protocol):
     """What members ask of the simulation."""
 
     is_calm: bool  # nobody hangs, leaves or restarts any more
-    incarnation: int  # how often the node was started
     disturbed_s: float  # when something was last done to the node or the network
     counts_of: dict[str, int]  # partitions by topic
     ids: dict[str, UUID]
+
+    @property
+    def incarnation(self) -> int:
+        """How often the node was started."""
 
     def now_s(self) -> float: ...
 

@@ -17,7 +17,7 @@ from barnabas.services.settings.catalogue.group_settings import GroupSettings
 from barnabas.testing.disk import Keep
 from barnabas.testing.simulation import Simulation
 from barnabas.wire.apis import CONSUMER_GROUP_HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP
-from tests.simulation.group_clients import Auditor, GroupClient, Loner
+from tests.simulation.group_clients import Auditor, GroupClient, GroupWorld, Loner
 from tests.simulation.group_history import SESSION_S, GroupHistory
 from tests.simulation.group_members import HEARTBEAT_S, Member
 from tests.simulation.group_members_classic import ClassicMember
@@ -146,7 +146,7 @@ class GroupsWorld(NodeWorld):
         await asyncio.sleep(1.5 * SESSION_S)
         for group, was in zip(members, before, strict=True):
             now = [member.author for member in group]
-            wrong = await self._look(auditor, group)
+            wrong = await find_wrong(self, auditor, group)
             if now != was or wrong:
                 raise Violation(f"{group[0].group.name} was stable as {was} and is now {now}: {wrong}")
             async with soon("offsets can be fetched"):
@@ -158,31 +158,32 @@ class GroupsWorld(NodeWorld):
         wrong = "nobody looked"
         try:
             async with soon(f"{members[0].group.name} is stable"):
-                while wrong := await self._look(auditor, members):  # noqa: ASYNC110 - asks the node
+                while wrong := await find_wrong(self, auditor, members):  # noqa: ASYNC110 - asks the node
                     await asyncio.sleep(0.5)
         except Violation as violation:
             violation.add_note(wrong)
             raise
         self.counts["stable"] += 1
 
-    async def _look(self, auditor: Auditor, members: Sequence[Member]) -> str:
-        """What is missing for the group to be stable."""
-        group = members[0].group
-        is_classic = all(isinstance(member, ClassicMember) for member in members)
-        if any(member.is_in_trouble for member in members):
-            return "a member hangs, or is away"
-        if not group.is_mixed and len({member.epoch for member in members}) > 1:
-            return f"members are in {sorted({member.epoch for member in members})}"
-        topics = sorted({topic for member in members for topic in member.topics})
-        if wrong := group.check_all_owned([member.owned for member in members], self.counts_of, topics):
-            return wrong
-        describe = auditor.describe_classic if is_classic else auditor.describe_consumer
-        async with soon(f"{group.name} can be described"):
-            while (found := await describe(group)) is None:
-                pass
-        if found != ("Stable", {member.member_id: set(member.owned) for member in members}):
-            return f"it is described as {found}"
-        return ""
+
+async def find_wrong(world: GroupWorld, auditor: Auditor, members: Sequence[Member]) -> str:
+    """What is missing for a group of these members to be stable."""
+    group = members[0].group
+    is_classic = all(isinstance(member, ClassicMember) for member in members)
+    if any(member.is_in_trouble for member in members):
+        return "a member hangs, or is away"
+    if not group.is_mixed and len({member.epoch for member in members}) > 1:
+        return f"members are in {sorted({member.epoch for member in members})}"
+    topics = sorted({topic for member in members for topic in member.topics})
+    if wrong := group.check_all_owned([member.owned for member in members], world.counts_of, topics):
+        return wrong
+    describe = auditor.describe_classic if is_classic else auditor.describe_consumer
+    async with soon(f"{group.name} can be described"):
+        while (found := await describe(group)) is None:
+            pass
+    if found != ("Stable", {member.member_id: set(member.owned) for member in members}):
+        return f"it is described as {found}"
+    return ""
 
 
 class SmallGroupsWorld(GroupsWorld):

@@ -27,7 +27,7 @@ from barnabas.core.raft.output import Output
 from barnabas.core.raft.state import BrokenQuorum, RaftConfig
 from barnabas.core.raft.voters import BOOTSTRAP_OFFSET, NO_VOTERS, ReplicaKey, Voter, VotersAt, VoterSet
 from barnabas.core.records.batch import iter_batches
-from barnabas.runtime.raft_driver import Answer, Proposal, RaftDriver
+from barnabas.runtime.raft_driver import Answer, Identity, Proposal, RaftDriver
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.metadata_loading import load_metadata
@@ -146,6 +146,9 @@ class Member:
 
     def note_voters(self, voters: VoterSet) -> None:
         """Where they are the world knows."""
+
+    async def identify(self, to: int) -> Identity:
+        return Identity(f"node {to}")
 
     # LogFollower
 

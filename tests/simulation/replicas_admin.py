@@ -38,8 +38,16 @@ class Administrator(Client):
 
     async def create_all(self) -> None:
         for name, (partitions, promise, configs) in TOPICS.items():
-            while not await self._create(name, partitions, promise, configs):
+            while (topic := await self._create(name, partitions, promise, configs)) is None:
                 await self.pause()
+            self.world.topics.append(topic)
+
+    async def create_other(self, name: str, partitions: int, promise: Promise) -> Topic:
+        """A topic that is not for the producers and consumers of `replicas_clients`."""
+        while (topic := await self._create(name, partitions, promise, {})) is None:
+            await self.pause()
+        self.world.other_topics.append(topic)
+        return topic
 
     async def run(self) -> None:
         while not self.world.is_over:
@@ -55,7 +63,7 @@ class Administrator(Client):
                     await self._reassign()
         self.hang_up()
 
-    async def _create(self, name: str, partitions: int, promise: Promise, configs: dict[str, str]) -> bool:
+    async def _create(self, name: str, partitions: int, promise: Promise, configs: dict[str, str]) -> Topic | None:
         self.world.truth.promises[name] = promise
         given = {"min.insync.replicas": str(promise.min_insync_replicas), **CONFIGS, **configs}
         request: Any = wire.create_topic_request(name, partitions=partitions, configs=given, timeout_ms=TIMEOUT_MS)
@@ -67,10 +75,9 @@ class Administrator(Client):
         else:  # it may exist, or come to exist
             topic_id = await self._id_of(name)
             if topic_id is None:
-                return False
-        self.world.topics.append(Topic(name, topic_id, partitions))
+                return None
         self.world.counts["created"] += 1
-        return True
+        return Topic(name, topic_id, partitions)
 
     async def _id_of(self, name: str) -> Any:
         answer = await self.ask(self.any_node(), METADATA, 12, wire.metadata_request([name]))
@@ -80,7 +87,8 @@ class Administrator(Client):
     async def _create_brief(self) -> None:
         if sum(topic.name.startswith("brief") for topic in self.world.topics) < 2:
             self._serial += 1
-            await self._create(f"brief{self._serial}", 1, BRIEF, {})
+            topic = await self._create(f"brief{self._serial}", 1, BRIEF, {})
+            self.world.topics += [] if topic is None else [topic]
 
     async def _delete_brief(self) -> None:
         brief = [topic for topic in self.world.topics if topic.name.startswith("brief") and not topic.may_be_gone]
@@ -102,7 +110,7 @@ class Administrator(Client):
 
     async def _reassign(self) -> None:
         """Move a partition to any nodes, as many as it has; or cancel that."""
-        target = self.pick_target()
+        target = self.pick_target(of_all=True)
         if target is None:
             return
         nodes = [node.node_id for node in self.world.addresses()]

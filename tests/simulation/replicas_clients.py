@@ -85,7 +85,8 @@ class World(Protocol):
 
     truth: Truth
     counts: Counter[str]
-    topics: list[Topic]
+    topics: list[Topic]  # that producers and consumers use
+    other_topics: list[Topic]  # that only an administrator meddles with
     is_over: bool
 
     def addresses(self) -> Sequence[Addressed]: ...
@@ -120,13 +121,13 @@ class Client:
             self._wires[node_id] = found
         return found
 
-    async def ask(self, node_id: int, api: Api, version: int, values: Values) -> Any:
+    async def ask(self, node_id: int, api: Api, version: int, values: Values, *, timeout_s: float = ANSWER_S) -> Any:
         """The answer of a node; None if it is not known what became of the request."""
         client = await self.connect(node_id)
         if client is None:
             return None
         try:
-            return await client.ask(api, version, values, timeout_s=ANSWER_S)
+            return await client.ask(api, version, values, timeout_s=timeout_s)
         except (OSError, TimeoutError):
             self.world.counts["unanswered"] += 1
             return None
@@ -134,8 +135,9 @@ class Client:
     def any_node(self) -> int:
         return self.random.choice(self.world.addresses()).node_id
 
-    def pick_target(self) -> Target | None:
-        topics = [topic for topic in self.world.topics if not topic.may_be_gone]
+    def pick_target(self, *, of_all: bool = False) -> Target | None:
+        every = [*self.world.topics, *(self.world.other_topics if of_all else ())]
+        topics = [topic for topic in every if not topic.may_be_gone]
         if not topics:
             return None
         topic = self.random.choice(topics)

@@ -39,11 +39,14 @@ NUMBERED: Final = (b"all", b"one")
 class Promise:
     """What a topic promises."""
 
-    def __init__(self, replicas: int, min_insync_replicas: int, *, is_synced: bool = True) -> None:
+    def __init__(
+        self, replicas: int, min_insync_replicas: int, *, is_synced: bool = True, has_values: bool = True
+    ) -> None:
         self.needed = min(replicas, min_insync_replicas)
         self.replicas = replicas
         self.min_insync_replicas = min_insync_replicas
         self.is_synced = is_synced
+        self.has_values = has_values  # of the producers of `replicas_clients`: each comes once
 
 
 class TrueLog:
@@ -58,6 +61,7 @@ class TrueLog:
         self.offsets: dict[bytes, int] = {}
         self.newest: dict[bytes, int] = {}  # the number of the newest value, by its producer
         self.writers: dict[int, int] = {}  # the node that took records, by leader epoch
+        self._checked: dict[int, tuple[int, Written]] = {}  # how many batches of a node are those here, and the last
 
     @property
     def end_offset(self) -> int:
@@ -65,11 +69,24 @@ class TrueLog:
 
     def cut(self, offset: int) -> None:
         """Of a topic that is not synced: forget what is gone."""
+        self._checked.clear()
         while self.batches and self.batches[-1].end_offset > offset:
             batch = self.batches.pop()
             del self.at[batch.base_offset]
             for each in range(batch.base_offset, batch.end_offset):
                 self.offsets.pop(self.values.pop(each), None)
+
+    def count_checked(self, node_id: int, batches: Sequence[Written]) -> int:
+        """How many of a node's batches were compared with these before: a view gives the same objects again for what
+        has only grown.
+        """
+        count, last = self._checked.get(node_id, (0, None))
+        return count if 0 < count <= len(batches) and batches[count - 1] is last else 0
+
+    def note_checked(self, node_id: int, batches: Sequence[Written]) -> None:
+        """These of a node are those here."""
+        if batches:
+            self._checked[node_id] = (len(batches), batches[-1])
 
 
 class Truth(Checks):
@@ -161,6 +178,10 @@ class Truth(Checks):
             end_offset = batch.end_offset
         return end_offset
 
+    def find(self, name: TopicPartition) -> PartitionState | None:
+        """The newest state of a partition by its name."""
+        return next((state for key, state in self.states.items() if self.names[key] == name), None)
+
     # The data
 
     def log_of(self, partition: Replica) -> TrueLog | None:
@@ -184,10 +205,12 @@ class Truth(Checks):
         what = f"{partition.name} on node {node_id}, in leader epoch {partition.leader_epoch}"
         self.require(high_watermark <= end_offset, f"{what} ends at {end_offset}, before {high_watermark}")
         is_longer = False
-        for batch in self._views[node_id].batches(partition.name, is_durable=False):
-            if batch.end_offset > high_watermark:
-                break
-            is_longer |= self._note_committed(partition, log, batch, what)
+        batches = self._views[node_id].batches(partition.name, is_durable=False)
+        count = log.count_checked(node_id, batches)
+        while count < len(batches) and batches[count].end_offset <= high_watermark:
+            is_longer |= self._note_committed(partition, log, batches[count], what)
+            count += 1
+        log.note_checked(node_id, batches[:count])
         self.require(
             log.end_offset >= high_watermark, f"{what}: the true log ends at {log.end_offset}, below {high_watermark}"
         )
@@ -210,7 +233,7 @@ class Truth(Checks):
         self.require(partition.is_led, f"{what}: a follower calls committed what no leader has: {batch}")
         log.batches.append(batch)
         log.at[batch.base_offset] = batch
-        for offset, value in enumerate(batch.values, start=batch.base_offset):
+        for offset, value in enumerate(batch.values if log.promise.has_values else (), start=batch.base_offset):
             self._note_value(log, offset, value, what)
         return True
 

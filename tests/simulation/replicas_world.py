@@ -18,37 +18,70 @@ from typing import Final
 
 import msgspec
 
+from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.core.metadata.records import NO_LEADER
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.testing.disk import Keep, SimulatedCrash
 from barnabas.testing.link import NetworkConfig
 from barnabas.testing.simulation import Simulation
 from barnabas.testing.wire_client import ACKS_ALL
+from barnabas.wire.apis import Api
 from tests.simulation.cluster_faults import HEALING_S, LOOK_S, Trouble
 from tests.simulation.cluster_world import DATA, ClusterNode, ClusterWorld
 from tests.simulation.node_history import Violation
 from tests.simulation.replicas_admin import Administrator
+from tests.simulation.replicas_bank import TOPICS as BANK_TOPICS
+from tests.simulation.replicas_bank import BankClients, BankWorld
 from tests.simulation.replicas_clients import Consumer, Producer, Target, Topic
+from tests.simulation.replicas_groups import PROPERTIES as GROUP_PROPERTIES
+from tests.simulation.replicas_groups import TOPICS as GROUP_TOPICS
+from tests.simulation.replicas_groups import GroupClients, GroupsWorld
+from tests.simulation.replicas_liveness import Liveness
 from tests.simulation.replicas_logs import LogView
-from tests.simulation.replicas_truth import Truth, watched
+from tests.simulation.replicas_truth import Promise, Truth, watched
+from tests.simulation.replicas_ways import GROUP, PARTITIONS, TRANSACTION
 
 MAX_STEPS: Final = 6_000_000
 FAULTS_S: Final = 12.0
 NETWORK: Final = NetworkConfig(spike_chance=0.01, reset_chance=0.0003, refuse_chance=0.01)
 LAG_MS: Final = 1500
+RECORDS: Final = "records"
+TRANSACTIONS: Final = "transactions"
+GROUPS: Final = "groups"
+LOADS: Final = (RECORDS, TRANSACTIONS, GROUPS)
+"""What clients do; a run can do with some of it."""
+INTERNAL: Final = {
+    OFFSETS_TOPIC: Promise(3, 2, has_values=False),
+    TRANSACTIONS_TOPIC: Promise(3, 2, has_values=False),
+}
+PROPERTIES: Final = {
+    **GROUP_PROPERTIES,
+    "offsets.topic.num.partitions": str(PARTITIONS[GROUP]),
+    "transaction.state.log.num.partitions": str(PARTITIONS[TRANSACTION]),
+    "min.insync.replicas": "2",
+}
 
 
 class ReplicasWorld(ClusterWorld):
     """All nodes and clients, and the truth that they are checked against."""
+
+    properties = PROPERTIES
 
     def __init__(self, simulation: Simulation, *, voters: int | None = None) -> None:
         count = voters or simulation.random("size").choice((3, 3, 3, 5))
         super().__init__(simulation, voters=count)
         self.views = {node.node_id: LogView(node.disk, DATA) for node in self.nodes}
         self.checks = self.truth = Truth(self.counts, self.views)
+        self.truth.promises.update(INTERNAL)
         self.clients = []
         self.topics: list[Topic] = []
+        self.other_topics: list[Topic] = []
         self.is_over = False
+        self.took_s: dict[str, float] = {}
+        self.bank = BankWorld(self)
+        self.groups = GroupsWorld(self)
+        self.on_answer: Callable[[Api, ClusterNode], None] = lambda _api, _node: None
+        """Called when a client was told something that must hold from then on."""
 
     def _config(self, node: ClusterNode, snapshot_bytes: int) -> BrokerConfig:
         config = super()._config(node, snapshot_bytes)
@@ -66,6 +99,9 @@ class ReplicasWorld(ClusterWorld):
 
     # What clients ask
 
+    def note_answer(self, api: Api, node_id: int) -> None:
+        self.on_answer(api, self.nodes[node_id - 1])
+
     def addresses(self) -> Sequence[ClusterNode]:
         return self.nodes
 
@@ -76,9 +112,9 @@ class ReplicasWorld(ClusterWorld):
 
     def why_not_in_sync(self) -> str | None:
         """What is missing for partitions that all lead and all follow; None if nothing is."""
-        live = {topic.topic_id for topic in self.topics if not topic.may_be_gone}
+        live = {topic.topic_id for topic in (*self.topics, *self.other_topics) if not topic.may_be_gone}
         for key, state in self.truth.states.items():
-            if key[0] not in live:
+            if key[0] not in live and self.truth.names[key].topic not in INTERNAL:
                 continue
             if state.leader == NO_LEADER or set(state.isr) != set(state.replicas) or state.adding or state.removing:
                 return f"{self.truth.names[key]} is {state}"
@@ -107,6 +143,9 @@ class ReplicaTrouble(Trouble):
     def __init__(self, world: ReplicasWorld, tasks: asyncio.TaskGroup) -> None:
         super().__init__(world, tasks)
         self.world = world
+        self.bank = BankClients(world.bank)
+        self.groups = GroupClients(world.groups)
+        self.loads: Sequence[str] = LOADS
         self._working: list[asyncio.Task[None]] = []
         self._faults = (
             (self._lose_power, 2),
@@ -126,6 +165,7 @@ class ReplicaTrouble(Trouble):
             (self._isolate_leader, 3),
             (self._lose_follower, 1),
             (self._lose_an_answer, 1),
+            (self._change_voters, 2),
         )
 
     def suffer_only(self, *names: str) -> None:
@@ -147,22 +187,57 @@ class ReplicaTrouble(Trouble):
         await self.until_whole("the start")
         admin = Administrator(world)
         await admin.create_all()
-        clients: list[Producer | Consumer | Administrator] = [*self._producers(), admin]
-        clients += [Consumer(world, f"consumer{number}") for number in range(2)]
+        if TRANSACTIONS in self.loads:
+            for name, (partitions, promise) in BANK_TOPICS.items():
+                world.bank.add(await admin.create_other(name, partitions, promise))
+            self.bank.start(self._tasks)
+        if GROUPS in self.loads:
+            for name, (partitions, promise) in GROUP_TOPICS.items():
+                world.groups.add(await admin.create_other(name, partitions, promise))
+            self.groups.start(self._tasks)
+        clients: list[Producer | Consumer | Administrator] = [admin]
+        if RECORDS in self.loads:
+            clients += self._producers()
+            clients += [Consumer(world, f"consumer{number}") for number in range(2)]
         self._working = [self._tasks.create_task(client.run()) for client in clients]
 
     async def end(self) -> None:
         """All faults are over: everything is well soon, and all that was promised is there."""
         world = self.world
         await self.until_whole("healing")
+        await self._serve_anybody()
+        if GROUPS in self.loads:
+            async with self._soon("all groups are stable"):
+                await self.groups.check()
+            async with self._soon("all members are done"):
+                await self.groups.end()
         world.is_over = True
+        await self.bank.kill()
         async with self._soon("every client is done"):
             await asyncio.gather(*self._working)
-        await self._write_everywhere()
+        if RECORDS in self.loads:
+            await self._write_everywhere()
         await self.until_in_sync()
-        await self._read_everything()
+        if RECORDS in self.loads:
+            await self._read_everything()
+        if TRANSACTIONS in self.loads:
+            await self._settle_the_bank()
+        await self.until_in_sync()
         world.check_logs()
         world.checks.raise_broken()
+
+    async def _serve_anybody(self) -> None:
+        if set(self.loads) == set(LOADS):
+            liveness = Liveness(self.world, self.world.bank, self.world.groups)
+            await liveness.check()
+            self.world.took_s = liveness.took_s
+
+    async def _settle_the_bank(self) -> None:
+        async with self._soon("the bank is settled"):
+            await self.bank.check()
+        async with self._soon("every transactional id is used again"):
+            await self.bank.use_again()
+        await self.bank.check()
 
     def _producers(self) -> list[Producer]:
         world = self.world
@@ -242,6 +317,16 @@ class ReplicaTrouble(Trouble):
         if self._random.random() < 0.3 and node.is_up:
             node.crash(self._random.choice((None, Keep.RANDOM, Keep.NOTHING)))
             await self._start_again(node)
+        self._network.heal()
+
+    async def cut_a_leader_off(self, seconds: float) -> None:
+        """As `_isolate_leader` does, both ways, for so long."""
+        leader = self._some_leader()
+        assert leader is not None
+        self._network.partition(
+            [leader.name], [each.name for each in self.world.nodes if each is not leader], drop=True
+        )
+        await asyncio.sleep(seconds)
         self._network.heal()
 
     async def _lose_follower(self, node: ClusterNode) -> None:
@@ -349,13 +434,20 @@ def run_scenario(
         with watched(world.truth):
             simulation.run(run)
         world.counts[f"{len(world.nodes)} nodes"] += 1
+        for what, took_s in world.took_s.items():
+            world.counts[f"{what}, ms"] += round(took_s * 1000)
         return world.counts, simulation.trace_hash()
 
 
-def run_seed(seed: int, *faults: str, voters: int | None = None) -> tuple[Counter[str], str]:
-    """One run with everything that goes wrong, or with these faults only; of a cluster of any size, or of this one."""
+def run_seed(
+    seed: int, *faults: str, voters: int | None = None, loads: Sequence[str] = LOADS
+) -> tuple[Counter[str], str]:
+    """One run: with everything that goes wrong or these faults only, of a cluster of any size or of this one, and with
+    clients of every kind or of these.
+    """
 
     async def scenario(_world: ReplicasWorld, trouble: ReplicaTrouble) -> None:
+        trouble.loads = loads
         if faults:
             trouble.suffer_only(*faults)
         await trouble.run()

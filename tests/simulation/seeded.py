@@ -26,23 +26,28 @@ def seeds(default: int) -> Iterator[int]:
 
 
 def check_seeds(run: Run, *, default: int, events: Sequence[str]) -> None:
-    """Run the seeds, and see that each of these events happens in half of them."""
+    """Run the seeds, and see that each of these events happens in half of them. The first seed gives the same run in
+    another process, too.
+    """
     mine = list(seeds(default=default))
 
     counts: Counter[str] = Counter()
+    hashes: dict[int, str] = {}
     for seed in mine:
         try:
-            counts += run(seed)[0]
+            happened, hashes[seed] = run(seed)
         except BaseException as error:
             error.add_note(f"PYTHONPATH=. python -m {run.__module__} {seed}")
             raise
+        counts += happened
 
     print(f"{len(mine)} seeds: {dict(counts.most_common())}")
     for event in events:
         assert counts[event] >= len(mine) // 2, f"the simulation hardly sees '{event}' any more"
+    assert hashes[mine[0]] == _hash_in_another_process(run, mine[0]), "the same seed gives another run"
 
 
-def hash_in_another_process(run: Run, seed: int) -> str:
+def _hash_in_another_process(run: Run, seed: int) -> str:
     """The hash of a run in a process whose sets and dicts of strings are in another order."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT}/src", "PYTHONHASHSEED": "4711"}
     command = [sys.executable, "-m", run.__module__, str(seed)]

@@ -71,6 +71,9 @@ class FixedClock:
     def now_ms(self) -> int:
         return 1_700_000_000_000
 
+    def elapsed_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
+
 
 class MetadataMachine:
     """Boots a node's metadata log again and again, and knows what it must hold."""

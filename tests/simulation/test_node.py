@@ -20,7 +20,7 @@ from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Appended, Log
 from barnabas.storage.unsynced import FlushPlan
 from tests.simulation.node_support import run
-from tests.simulation.seeded import check_noticed, check_seeds, hash_in_another_process
+from tests.simulation.seeded import check_noticed, check_seeds
 
 SEEDS = 12
 PLANTED_SEEDS = 40
@@ -39,13 +39,6 @@ def test_what_clients_were_told_stays_true() -> None:
         default=SEEDS,
         events=("lose_power", "crash in a disk call", "lose_process", "deleted", "unacknowledged", "fetched"),
     )
-
-
-def test_the_same_seed_gives_the_same_run_in_another_process_too() -> None:
-    counts, trace_hash = run(4711)
-
-    assert run(4711) == (counts, trace_hash)
-    assert hash_in_another_process(run, 4711) == trace_hash
 
 
 # Planted bugs

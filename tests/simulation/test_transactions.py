@@ -25,12 +25,11 @@ from barnabas.runtime.group_coordinator import GroupCoordinator
 from barnabas.runtime.guards import Guards
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.transaction_coordinator import TransactionCoordinator
-from barnabas.services import transactions
 from barnabas.services.markers import Markers
 from barnabas.services.produce import Produce
 from barnabas.services.transactions import TransactionService
 from barnabas.storage.log import Appended, Log
-from tests.simulation.seeded import check_noticed, check_seeds, hash_in_another_process
+from tests.simulation.seeded import check_noticed, check_seeds
 from tests.simulation.transaction_crashes import COMPLETED, MARKING, POINTS, PREPARED, SYNCING
 from tests.simulation.transaction_support import CUTS, cut_at, hang_up_at, run, run_undecided
 
@@ -61,12 +60,6 @@ def test_transfers_are_whole_and_once_or_not_at_all() -> None:
             "unstable offset",
         ),
     )
-
-
-def test_the_same_seed_gives_the_same_run_in_another_process_too() -> None:
-    _, trace_hash = run(7)
-
-    assert hash_in_another_process(run, 7) == trace_hash
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -136,7 +129,7 @@ def write_markers_before_the_sync(patch: pytest.MonkeyPatch) -> None:
         record = to.transactions.get(transactional_id)
         return None if record is None else markers_due(record)
 
-    patch.setattr(transactions, "_markers_due", look)
+    patch.setattr(TransactionCoordinator, "markers_due", look)
 
 
 def ask_no_coordinator_about_a_write(patch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,7 @@ class Asking(Client):
     """Somebody who asks about transactions, and is not always patient."""
 
     world: TransactionWorld
+    retried: tuple[int, ...] = RETRIED  # the codes after which it asks again
 
     async def put(self, api: Api, version: int, values: Values) -> Any:
         """The answer, or None when the connection is lost or it took too long."""
@@ -112,7 +113,7 @@ class Asking(Client):
             return None
         (group,) = answer.groups
         if group.error_code:
-            if group.error_code not in RETRIED:
+            if group.error_code not in self.retried:
                 raise Violation(f"{self.name}: offsets are refused with {group.error_code!r}")
             return None
         found = group.topics[0].partitions[0]
@@ -134,6 +135,7 @@ class TransactionalProducer(Asking):
     new_chance = 0.6  # that it is of the newer generation
     late_chance = 0.5  # that somebody writes into a transaction while it is aborted
     announce_chance = 0.5  # that an older one announces what is written late, and all partitions before the first
+    rate = 12.0  # transactions in a second, if they took no time
     reuse_chance = 0.3  # that an older one uses the sequence numbers of what it has aborted again
 
     def __init__(
@@ -157,7 +159,7 @@ class TransactionalProducer(Asking):
             await asyncio.sleep(self.random.uniform(0, 1))
             while not self.world.is_over:
                 await self.work()
-                await asyncio.sleep(self.random.expovariate(12))
+                await asyncio.sleep(self.random.expovariate(self.rate))
         finally:
             self.hang_up()
 
@@ -315,7 +317,7 @@ class TransactionalProducer(Asking):
                     raise Refused(code)
                 elif code == OUT_OF_ORDER:
                     raise Violation(f"{self.name}: a batch for {at} is out of order, though all before are written")
-                elif code not in RETRIED:
+                elif code not in self.retried:
                     raise Refused(code)
             if pending:
                 await self.pause()
@@ -342,12 +344,16 @@ class TransactionalProducer(Asking):
         is_new, version = self.is_new, 12 if self.is_new else 11
         values = produce(self.transactional_id, {at: bytes(batch)}, version=version, ids=self.world.ids)
         await asyncio.sleep(self.random.choice((0, 0, 0.01, 0.3)))
-        other = Asking(self.world, f"{self.name}/late{self._serial}")
+        other = self.make_other(f"{self.name}/late{self._serial}")
         self.world.note_sent(Sent(PRODUCE, version, values, self.transactional_id, identity, is_new))
         await other.put(PRODUCE, version, values)
         other.hang_up()
         self._is_uncertain = True
         self.world.counts["late"] += 1
+
+    def make_other(self, name: str) -> Asking:
+        """Somebody with connections of its own."""
+        return Asking(self.world, name)
 
     async def _commit_offset(self, transfer: Transfer, step: Step) -> None:
         await self._perhaps_hang()
@@ -373,7 +379,7 @@ class TransactionalProducer(Asking):
             if code == OK:
                 break
             is_known &= code is not None and code not in UNCERTAIN and self.identity not in self.world.repeated_ends
-            if code is not None and code not in RETRIED:
+            if code is not None and code not in self.retried:
                 if transfer is not None and is_commit and is_known:
                     transfer.note_ended(is_commit=False)
                 raise Refused(code)
@@ -404,7 +410,7 @@ class TransactionalProducer(Asking):
             code = None if answer is None else code_of(api, answer)
             if code == OK:
                 return answer
-            if code is not None and code not in RETRIED:
+            if code is not None and code not in self.retried:
                 raise Refused(code)
             await self.pause()
 

@@ -18,7 +18,7 @@ from tests.simulation.node_clients import HOST, OK, PORT, TOPIC_EXISTS, whole_ba
 from tests.simulation.node_history import Violation
 from tests.simulation.transaction_clients import ACCOUNTS, Asking, TransactionWorld
 from tests.simulation.transaction_history import Step
-from tests.simulation.transaction_requests import RETRIED, Sent, by_topic
+from tests.simulation.transaction_requests import Sent, by_topic
 
 READ_COMMITTED = 1
 
@@ -145,7 +145,7 @@ class Auditor(Asking):
             answer = await self.put(LIST_TRANSACTIONS, 1, values)
             if answer is not None and answer.error_code == OK:
                 break
-            if answer is not None and answer.error_code not in RETRIED:
+            if answer is not None and answer.error_code not in self.retried:
                 raise Violation(f"transactions cannot be listed: {answer.error_code!r}")
             await self.pause()
         return [
@@ -177,9 +177,12 @@ class Echo(Asking):
             self.world.repeated_ends[sent.identity] = None
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(2):
-                client = await WireClient.connect(HOST, PORT, client_id=self.name)
-                try:
-                    await client.send(sent.api, sent.version, sent.values)
-                finally:
-                    client.close()
+                await self.deliver(sent)
         self.world.counts["repeated"] += 1
+
+    async def deliver(self, sent: Sent) -> None:
+        client = await WireClient.connect(HOST, PORT, client_id=self.name)
+        try:
+            await client.send(sent.api, sent.version, sent.values)
+        finally:
+            client.close()

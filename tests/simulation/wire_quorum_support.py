@@ -24,7 +24,7 @@ from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import Endpoint as BrokerEndpoint
 from barnabas.core.metadata.records import MetadataRecord, encode_record
 from barnabas.core.raft.state import Leader, RaftConfig
-from barnabas.core.raft.voters import NO_VOTERS, Endpoint, ReplicaKey, Voter, VoterSet
+from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.edge.kafka.server import KafkaServer
 from barnabas.node import Node, Ports
 from barnabas.runtime.connections import ConnectionLimits, Connections
@@ -65,7 +65,7 @@ class WireNode:
         self.node_id = node_id
         self.name = f"node-{node_id}"
         self.key = ReplicaKey(node_id, UUID(int=node_id))
-        self.endpoint = Endpoint(LISTENER, self.name, PORT)
+        self.endpoint = VoterEndpoint(LISTENER, self.name, PORT)
         self.metadata: MetadataLog | None = None
         self.is_up = False
 

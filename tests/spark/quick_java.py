@@ -71,6 +71,7 @@ def _make(archive: Path) -> None:
     options = f"{OPTIONS} -XX:ArchiveClassesAtExit={unfinished} -Xlog:disable -Xlog:all=error:stderr"
     environment = {**os.environ, SPARK_SUBMIT_OPTS: options}
     work = archive.with_suffix(".work")
+    shutil.rmtree(work, ignore_errors=True)  # of a run that was ended while it made one
     command = [sys.executable, "-c", _WORK, str(work)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
     assert done.returncode == 0, done.stderr

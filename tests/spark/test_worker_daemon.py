@@ -4,10 +4,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from barnabas.spark.worker_daemon import acknowledging, allowing_hangups
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_what_is_loaded_beforehand_is_not_collected_after_each_task() -> None:
@@ -16,6 +19,17 @@ def test_what_is_loaded_beforehand_is_not_collected_after_each_task() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert int(done.stdout) < 1000
+
+
+def test_the_daemons_of_planning_in_tests_load_nothing_that_only_tasks_use() -> None:
+    code = (
+        "import importlib, sys; from tests.spark.quick_daemon import OF_PLANNING; "
+        "[importlib.import_module(name) for name in OF_PLANNING]; print({'numba', 'pandas'} & sys.modules.keys())"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert done.stdout == "set()\n"
 
 
 @pytest.fixture

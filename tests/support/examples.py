@@ -1,7 +1,9 @@
-"""How many examples hypothesis tries: few in `make test`, which has other tests to run, all of them in `make sim`."""
+"""How many examples hypothesis tries, and which tests are long: a part in `make test`, all of them in `make sim`."""
 
 import os
 from typing import Final
+
+import pytest
 
 EXAMPLES_VARIABLE: Final = "TEST_EXAMPLES"
 _PART: Final = 4
@@ -10,3 +12,9 @@ _PART: Final = 4
 def examples(number: int) -> int:
     """That many where all are asked for, and a part of them where not."""
     return number if os.environ.get(EXAMPLES_VARIABLE) == "all" else number // _PART
+
+
+LONG: Final = pytest.mark.skipif(
+    os.environ.get(EXAMPLES_VARIABLE) != "all", reason="many runs of a simulation: make sim does them"
+)
+"""A test whose long form is one of many: `make test` has the others."""

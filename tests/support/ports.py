@@ -14,6 +14,9 @@ class FixedClock:
     def now_ms(self) -> int:
         return NOW_MS
 
+    def elapsed_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
+
 
 class InPlace:
     """Blocking work, done at once."""

@@ -203,7 +203,7 @@ def test_a_node_with_the_only_replica_of_a_partition_is_not_removed(barnabas_clu
 
     refusal = barnabas_cluster.refused("remove", fullest)
 
-    assert f"node {fullest} has the only replica of" in refusal
+    assert f"node {fullest} has the only replica in sync of" in refusal
     assert "(orders-" in refusal
     assert all_active(barnabas_cluster.status())
 
@@ -221,6 +221,32 @@ def test_a_node_is_added_as_a_voter_and_removed_again(barnabas_cluster: Commands
     assert "node 4: removed" in removed
     assert sorted(roles(barnabas_cluster.status())) == [1, 2, 3]
     assert "has no node 4" in barnabas_cluster.refused("start", 4)
+
+
+def test_preferred_leaders_lead_again_when_that_is_asked_for(barnabas_cluster: Commands) -> None:
+    with Bus(barnabas_cluster.status()["bootstrap"]) as bus:
+        bus.create_topic("led", partitions=3, replication_factor=3)
+
+        def misled() -> list[int]:
+            return [each.leader for each in bus.describe_topic("led").partitions if each.leader != each.replicas[0]]
+
+        for ask in (("elect-leaders", "led"), ("rebalance", "--yes")):
+            victim = bus.describe_topic("led").partitions[0].leader
+            barnabas_cluster.done("stop", victim)
+            barnabas_cluster.done("start", victim)
+            barnabas_cluster.wait(lambda _: bool(misled()) and all_in_sync(bus, "led"))
+            assert "leaders elected: " in barnabas_cluster.done(*ask)
+            barnabas_cluster.wait(lambda _: not misled())
+        assert "led by its preferred leader" in barnabas_cluster.done("elect-leaders", "led")
+        assert "every partition has a leader" in barnabas_cluster.done("elect-leaders", "--unclean")
+
+        refusal = barnabas_cluster.refused("remove", 1)
+        assert "node 1 has the only replica" in refusal or "node 1 holds replicas of" in refusal
+        bus.delete_topic("led")
+
+
+def all_in_sync(bus: Bus, topic: str) -> bool:
+    return all(len(each.in_sync) == len(each.replicas) for each in bus.describe_topic(topic).partitions)
 
 
 def test_a_node_that_was_never_registered_is_removed(barnabas_cluster: Commands) -> None:

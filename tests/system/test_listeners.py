@@ -13,7 +13,7 @@ from barnabas.wire.apis import METADATA
 
 SETTINGS = {
     "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0,PLAIN://127.0.0.1:0",
-    "advertised.listeners": "INSIDE://inside.test:1111,OUTSIDE://outside.test:0",
+    "advertised.listeners": "INSIDE://127.0.0.8:1111,OUTSIDE://localhost:0",
     "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,PLAIN:PLAINTEXT",
 }
 
@@ -25,8 +25,8 @@ def test_each_client_hears_the_address_of_its_own_listener() -> None:
         told = {name: asyncio.run(_told(*address)) for name, address in addresses.items()}
     assert len(set(addresses.values())) == 3
     assert told == {
-        "INSIDE": ("inside.test", 1111),
-        "OUTSIDE": ("outside.test", addresses["OUTSIDE"][1]),  # port 0 is the one that is listened on
+        "INSIDE": ("127.0.0.8", 1111),
+        "OUTSIDE": ("localhost", addresses["OUTSIDE"][1]),  # port 0 is the one that is listened on
         "PLAIN": addresses["PLAIN"],
     }
 

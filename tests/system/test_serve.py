@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -273,3 +274,43 @@ def test_a_damaged_identity_is_refused_in_one_line(tmp_path: Path) -> None:
     said = refused(*own)
     assert "meta.properties is damaged (there is no node.id)" in said
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_data_directory_of_another_cluster_ends_the_node_and_both_are_named(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    listeners = "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+    names = ("--set", "controller.listener.names=CONTROLLER")
+    with serving("--data-dir", str(there), "--set", listeners, *names) as (process, line):
+        controller = line.split(" and ")[1].split(maxsplit=1)[0]
+        theirs = (there / "meta.properties").read_text().partition("cluster.id=")[2].split()[0]
+        said = refused(
+            *("--data-dir", str(here), "--node-id", "2", "--listen", "127.0.0.1:0", *names),
+            *("--set", "process.roles=broker", "--set", f"controller.quorum.bootstrap.servers={controller}"),
+            *("--set", "cluster.id=4qHVF7o3QWyrVyHE4-p3Ig"),
+            code=2,
+        )
+        assert process.poll() is None
+    assert "belongs to cluster 4qHVF7o3QWyrVyHE4-p3Ig" in said
+    assert f"{controller} to cluster {theirs}" in said
+    assert f"--cluster-id {theirs}" in said
+
+
+def test_an_advertised_name_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    line = refused("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--advertise", "no-such-host.invalid:9092")
+    assert "advertised.listeners has PLAINTEXT://no-such-host.invalid:9092, and there is no host of that name" in line
+    assert not (tmp_path / "meta.properties").exists()
+
+
+def test_an_advertised_address_that_leads_nowhere_or_elsewhere_is_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    options = ("--data-dir", str(tmp_path / "1"), "--listen", "127.0.0.1:0", "--advertise")
+    with serving(*options, f"127.0.0.1:{port}") as (process, line):
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert f"WARNING barnabas.node nobody answers at 127.0.0.1:{port}" in said
+        assert "correct advertised.listeners" in said
+        other = bootstrap_of(line)
+        with serving("--data-dir", str(tmp_path / "2"), *options[2:], other) as (misled, _):
+            assert misled.stderr is not None
+            assert f"ERROR barnabas.node {other}, where the listener PLAINTEXT" in misled.stderr.readline()

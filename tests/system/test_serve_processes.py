@@ -171,6 +171,7 @@ def test_data_of_one_process_is_served_by_the_first_of_several(data: Path) -> No
 
 def test_a_port_in_use_is_named_before_anything_is_started(data: Path) -> None:
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as those who looked whether it is free
         taken.bind(("127.0.0.1", next(port for port in find_free(50) if is_free(port - 1))))
         taken.listen()
         port = taken.getsockname()[1]

@@ -4,18 +4,23 @@ Imports the SDK only when a bus is opened, so that `--help` is fast.
 """
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from barnabas.cli import output
+from barnabas.core.errors import BarnabasError, RequestTimedOut
 
 if TYPE_CHECKING:
     from barnabas.client import Bus
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 _COMPLETION_TIMEOUT_S = 2.0
+_SEE_ITS_LOG = "the broker's log may say why it takes long"
+LIST_TIMEOUT_S = 10.0
+"""For a list that every broker answers its part of: longer than it takes to fence one that has died."""
 
 Bootstrap: TypeAlias = Annotated[
     str,
@@ -33,13 +38,39 @@ def open_bus(bootstrap: str, timeout_s: float = 30.0) -> "Bus":
 
 
 @contextlib.contextmanager
-def ask_bus(bootstrap: str) -> Iterator["Bus"]:
-    """Connect to the bus for requests that are answered at once; print what is waited for if they are not."""
+def ask_bus(bootstrap: str, timeout_s: float = 30.0) -> Iterator["Bus"]:
+    """Connect to the bus for requests that are answered at once; print what is waited for if they are not.
+
+    Where they are not answered in the end, the refusal says what is wrong with the cluster, as far as can be found.
+    """
+    waiting = f"waiting for an answer from {bootstrap}"
+    find_wrong = functools.cache(lambda: why_slow(bootstrap))
     with (
-        output.said_when_slow(f"waiting for an answer from {bootstrap}; the broker's log may say why it takes long"),
-        open_bus(bootstrap) as bus,
+        output.said_when_slow(lambda: f"{waiting}; {find_wrong() or _SEE_ITS_LOG}"),
+        open_bus(bootstrap, timeout_s) as bus,
     ):
-        yield bus
+        try:
+            yield bus
+        except BarnabasError as error:
+            _explain(error, find_wrong)
+            raise
+
+
+def why_slow(bootstrap: str) -> str | None:
+    """What is wrong with the cluster, for a line about something that takes long; None if nothing is found."""
+    from barnabas.client.diagnosis import what_is_wrong
+
+    return what_is_wrong(bootstrap)
+
+
+def _explain(error: BarnabasError, find_wrong: Callable[[], str | None]) -> None:
+    """Raise a timeout again with what is wrong with the cluster, if that is found."""
+    from barnabas.client.errors import IS_IT_RUNNING, Unreachable
+
+    if isinstance(error, Unreachable | RequestTimedOut):
+        wrong = find_wrong()
+        if wrong is not None:
+            raise type(error)(f"{str(error).removesuffix(IS_IT_RUNNING)}; {wrong}") from None
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:

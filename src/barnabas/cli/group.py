@@ -19,7 +19,7 @@ app = typer.Typer(name="group", help="List, describe, reset and delete consumer 
 @app.command("list")
 def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
     """List the groups."""
-    with connection.ask_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap, connection.LIST_TIMEOUT_S) as bus:
         groups = bus.groups()
     rows = [(group.name, group.state, group.type) for group in groups]
     output.print_found(groups, ("group", "state", "type"), rows, as_json=as_json)

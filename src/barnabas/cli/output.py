@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli import layout
@@ -74,14 +74,22 @@ def warn(message: str) -> None:
 
 
 @contextlib.contextmanager
-def said_when_slow(message: str) -> Iterator[None]:
-    """Print once what a command waits for, if that takes long."""
-    timer = threading.Timer(SLOW_S, say, [f"barnabas: {message}"], {"error": True})
+def said_when_slow(message: Callable[[], str]) -> Iterator[None]:
+    """Print once what a command waits for, if that takes long; `message` may take some time to find out."""
+    is_over = threading.Event()
+
+    def tell() -> None:
+        text = message()
+        if not is_over.is_set():
+            say(f"barnabas: {text}", error=True)
+
+    timer = threading.Timer(SLOW_S, tell)
     timer.daemon = True
     timer.start()
     try:
         yield
     finally:
+        is_over.set()
         timer.cancel()
 
 

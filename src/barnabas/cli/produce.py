@@ -23,7 +23,7 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 _PROBE_EVERY = 1000  # records after which it is looked whether an earlier one failed
 _PROGRESS_BYTES = 64 * 1024
 _LAST_S = 5.0  # how long an interrupted command waits for what is on its way
-_WHY_SLOW = "see its log: its disk may be full, or a partition cannot be written"
+_WHY_SLOW = "see the logs of the brokers: a disk may be full, or a partition cannot be written"
 _Advance = Callable[[int], None]
 
 
@@ -69,7 +69,8 @@ def produce(
                 for number, line in enumerate(_lines(files or []), 1):
                     sender.send(_parsed(parse, line, number))
                     advance(len(line))
-                with output.said_when_slow(f"waiting for the broker to acknowledge records of {topic}; {_WHY_SLOW}"):
+                waiting = f"waiting for the broker to acknowledge records of {topic}"
+                with output.said_when_slow(lambda: f"{waiting}; {connection.why_slow(bootstrap) or _WHY_SLOW}"):
                     bus.flush()
         except KeyboardInterrupt:
             _end_early(bus, topic, is_typed=not files and sys.stdin.isatty())

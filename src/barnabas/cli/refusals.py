@@ -5,7 +5,7 @@ Must not import anything slow.
 
 from typing import Final
 
-from barnabas.core.errors import BarnabasError, DataDirLost, InvalidConfig
+from barnabas.core.errors import BarnabasError, DataDirLost, InconsistentClusterId, InvalidConfig
 
 WRONG_USAGE: Final = 2
 EX_IOERR: Final = 74  # of sysexits.h: a supervisor that starts it again will not help before somebody looks at the disk
@@ -21,6 +21,6 @@ def say_refused(refusal: BarnabasError) -> None:
 
 def exit_code_of(refusal: BarnabasError) -> int:
     """The exit code of `serve` after a refusal."""
-    if isinstance(refusal, InvalidConfig):
+    if isinstance(refusal, InvalidConfig | InconsistentClusterId):
         return WRONG_USAGE
     return EX_IOERR if isinstance(refusal, DataDirLost) else 1

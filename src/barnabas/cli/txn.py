@@ -42,7 +42,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the transactional ids and the states of their transactions."""
-    with connection.ask_bus(bootstrap) as bus:
+    with connection.ask_bus(bootstrap, connection.LIST_TIMEOUT_S) as bus:
         found = bus.transactions(states=state or (), longer_than=longer_than, pattern=pattern)
     rows = [(each.transactional_id, each.state, each.producer_id, each.coordinator) for each in found]
     output.print_found(found, ("transactional id", "state", "producer id", "coordinator"), rows, as_json=as_json)

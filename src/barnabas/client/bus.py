@@ -336,7 +336,7 @@ class Bus:
 
         Records come from the leader ("committed"), or with `consistency` "any" from the replica in the same rack as
         this client (its setting `client.rack`, which is then the default), which may be a little behind. With "leader"
-        the current end is asked of a leader that all replicas in sync confirm: nothing acknowledged before is missed.
+        the current end is asked of a leader that is confirmed to lead: nothing acknowledged before is missed.
 
         In a `group`, consumers share the partitions, and each continues at the committed offsets; `offset` ("earliest"
         or "latest") applies where nothing is committed. A record counts as processed when the next one is requested. At

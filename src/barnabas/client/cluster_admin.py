@@ -26,6 +26,8 @@ from barnabas.wire.writing import Values
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _NOBODY: Final = -1
+_OBSERVER_MS: Final = 5000
+"""An observer fetches twice a second."""
 _T = TypeVar("_T")
 
 
@@ -48,6 +50,8 @@ class QuorumReplicaInfo:
     directory_id: UUID | None
     lag: int
     is_voter: bool
+    last_fetch_ms: int = -1
+    """When it last fetched from the leader; -1: never, or it is the leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +67,37 @@ class QuorumInfo:
     def voters(self) -> list[QuorumReplicaInfo]:
         return [each for each in self.replicas if each.is_voter]
 
+    @property
+    def live_observers(self) -> list[QuorumReplicaInfo]:
+        """Those that still fetch: a leader remembers one that is gone for some minutes."""
+        now_ms = max((each.last_fetch_ms for each in self.replicas), default=0)  # the leader names its own time
+        return [each for each in self.replicas if not each.is_voter and now_ms - each.last_fetch_ms < _OBSERVER_MS]
+
     def voter(self, node_id: int) -> QuorumReplicaInfo | None:
         return next((each for each in self.voters if each.node_id == node_id), None)
+
+    def replacement(self, node_id: int) -> QuorumReplicaInfo | None:
+        """The replica that a node runs now, if the vote of this node is with another data directory.
+
+        Its disk was lost and formatted anew: it observes, and the voter of its id is gone. A directory that the node
+        had before is remembered as an observer, too, for some minutes: so what counts is who fetched last.
+        """
+        voter = self.voter(node_id)
+        if voter is None or voter.directory_id is None or node_id == self.leader_id:
+            return None
+        others = [each for each in self.replicas if each.node_id == node_id and not each.is_voter]
+        latest = max(others, key=lambda each: each.last_fetch_ms, default=None)
+        return latest if latest is not None and latest.last_fetch_ms > voter.last_fetch_ms else None
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlace:
-    """Where a partition is; `leader` is None while nobody leads it."""
+    """Where a partition is; `leader` is None while nobody leads it. Replicas that are being copied are not in sync."""
 
     partition: TopicPartition
     leader: int | None
     replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +108,18 @@ class ClusterInfo:
     controller_id: int | None
     brokers: Sequence[BrokerInfo]
     partitions: Sequence[PartitionPlace]
+
+    def only_on(self, node_id: int) -> list[str]:
+        """The partitions of which no other node is known to have all records."""
+        return sorted(
+            str(each.partition)
+            for each in self.partitions
+            if node_id in each.replicas and not set(each.in_sync) - {node_id}
+        )
+
+    def held_by(self, node_id: int) -> list[str]:
+        """The partitions that a node has a replica of."""
+        return sorted(str(each.partition) for each in self.partitions if node_id in each.replicas)
 
 
 class ClusterAdmin:
@@ -169,6 +205,7 @@ def _place(topic: str, partition: Any) -> PartitionPlace:
         TopicPartition(topic, int(partition.partition_index)),
         None if leader == _NOBODY else leader,
         tuple(int(node) for node in partition.replica_nodes),
+        tuple(int(node) for node in partition.isr_nodes),
     )
 
 
@@ -185,7 +222,8 @@ def _quorum(cluster: Cluster) -> QuorumInfo:
     def replica(state: Any, *, is_voter: bool) -> QuorumReplicaInfo:
         lag = max(end - int(state.log_end_offset), 0)
         directory_id = getattr(state, "replica_directory_id", None)
-        return QuorumReplicaInfo(int(state.replica_id), directory_id, lag, is_voter)
+        last_fetch_ms = int(getattr(state, "last_fetch_timestamp", -1))
+        return QuorumReplicaInfo(int(state.replica_id), directory_id, lag, is_voter, last_fetch_ms)
 
     return QuorumInfo(
         leader_id=leader_id,

@@ -1,9 +1,13 @@
 """Where partitions end, according to leaders that are confirmed to lead: reads with the consistency `leader`.
 
 A leader that is cut off from the others goes on answering until it hears of its successor, and knows nothing of what
-that one has acknowledged. So the end that a leader tells counts only if, afterwards, every replica of its partition
-says that no later leader epoch has begun: a successor knows of its own before it acknowledges anything. Only a replica
-that nobody counts as in sync may be out of reach; it is not elected.
+that one has acknowledged. So the end that a leader tells counts only if nobody else led when it was told. A leader
+knows that while it has a lease of the controller's, and says so.
+
+A broker without leases does not say: one of another implementation, or of an earlier version. Then every replica of the
+partition has to say, afterwards, that no later leader epoch has begun: a successor knows of its own before it
+acknowledges anything. Only a replica that nobody counts as in sync may be out of reach. That is weaker: who is in sync
+may be known wrongly by all that answer, and a replica that has just started may not know yet what it knew before.
 
 Must not know: records. For one thread.
 """
@@ -18,9 +22,11 @@ from barnabas.client.settings import Settings
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
 from barnabas.wire.apis import LIST_OFFSETS, METADATA
+from barnabas.wire.own_fields import LEASED, NOT_LEASED
 
 _LATEST: Final = -1
 _CONSUMER: Final = -1  # in the place of a replica's id
+_TAGGED: Final = 6  # the version of ListOffsets from which on it has room for what brokers tell beyond Kafka
 _RETRY_S: Final = 0.1
 _ANSWER_S: Final = 5.0  # one that hangs leaves those in sync some seconds later
 
@@ -62,9 +68,10 @@ def confirmed_ends(
 
 def _confirm(brokers: Brokers, partitions: Sequence[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
     first = _ask_view(brokers, None, partitions)
-    ends = _ask_ends(brokers, first, committed=committed)
-    views, silent = _ask_replicas(brokers, first)
-    for key, led in first.partitions.items():
+    ends, unsaid = _ask_ends(brokers, first, committed=committed)
+    doubted = _View(first.addresses, {key: first.partitions[key] for key in unsaid})
+    views, silent = _ask_replicas(brokers, doubted)
+    for key, led in doubted.partitions.items():
         check_leads(key, led, [view.partitions[key] for view in views if key in view.partitions], silent)
     return ends
 
@@ -125,7 +132,11 @@ def _led(partition: Any) -> Led:
     )
 
 
-def _ask_ends(brokers: Brokers, view: _View, *, committed: bool) -> dict[TopicPartition, int]:
+def _ask_ends(
+    brokers: Brokers, view: _View, *, committed: bool
+) -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
+    """The ends as leaders tell them; and the partitions whose leaders do not say whether nobody else leads."""
+    unsaid: list[TopicPartition] = []
     by_leader: dict[int, list[TopicPartition]] = {}
     for key, led in view.partitions.items():
         by_leader.setdefault(led.leader_id, []).append(key)
@@ -142,11 +153,22 @@ def _ask_ends(brokers: Brokers, view: _View, *, committed: bool) -> dict[TopicPa
         values = {
             "replica_id": _CONSUMER,
             "isolation_level": int(committed),
+            "wants_lease": 1,
             "topics": [{"name": name, "partitions": asked} for name, asked in topics.items()],
         }
-        for topic in brokers.at(address).call(LIST_OFFSETS.key, values, timeout_s=_ANSWER_S).topics:
+        answer = brokers.at(address).call(LIST_OFFSETS.key, values, timeout_s=_ANSWER_S, up_to=_TAGGED)
+        if is_unsaid(getattr(answer, "leased", 0), leader_id):
+            unsaid += keys
+        for topic in answer.topics:
             for each in topic.partitions:
                 key = TopicPartition(str(topic.name), int(each.partition_index))
                 check(each.error_code, f"look up the end of {key}")
                 ends[key] = int(each.offset)
-    return ends
+    return ends, unsaid
+
+
+def is_unsaid(leased: int, leader_id: int) -> bool:
+    """Whether a leader did not say if nobody else leads. Refused, to be tried again, if it cannot tell for now."""
+    if leased == NOT_LEASED:
+        raise Passing(f"no controller confirms that node {leader_id} leads")
+    return leased != LEASED

@@ -120,31 +120,33 @@ class BrokerConnection:
     def close(self) -> None:
         self._socket.close()
 
-    def version(self, api_key: int) -> int:
-        """The newest version of an API that both sides support."""
+    def version(self, api_key: int, up_to: int | None = None) -> int:
+        """The newest version of an API that both sides support; `up_to` in the place of the newest that this client
+        speaks otherwise.
+        """
         oldest, newest = known_versions(api_key)
-        oldest, newest = _SPOKEN_FROM.get(api_key, oldest), _SPOKEN_UP_TO.get(api_key, newest)
+        oldest, newest = _SPOKEN_FROM.get(api_key, oldest), up_to or _SPOKEN_UP_TO.get(api_key, newest)
         their_oldest, their_newest = self._theirs.get(api_key, _FIRST if api_key == API_VERSIONS.key else (0, -1))
         version = min(newest, their_newest)
         if version < max(oldest, their_oldest):
             raise Refused(f"{self._address} supports no version of API {api_key} that this client does", 35)
         return version
 
-    def call(self, api_key: int, values: Values, *, timeout_s: float = _ANSWER_S) -> Any:
-        """The response to a request, as kio's class for the version used with this broker."""
+    def call(self, api_key: int, values: Values, *, timeout_s: float = _ANSWER_S, up_to: int | None = None) -> Any:
+        """The response to a request, as kio's class for the version used with this broker (`version`)."""
         self._socket.settimeout(timeout_s)
-        self.send(api_key, values)
+        self.send(api_key, values, up_to=up_to)
         return self.receive()
 
-    def send(self, api_key: int, values: Values) -> None:
+    def send(self, api_key: int, values: Values, *, up_to: int | None = None) -> None:
         """Send a request of plain values; fields that the version does not have are left out."""
-        self.send_written(api_key, [write_request(api_key, self.version(api_key), values)])
+        self.send_written(api_key, [write_request(api_key, self.version(api_key, up_to), values)], up_to=up_to)
 
-    def send_written(self, api_key: int, body: Sequence[Buffer]) -> None:
+    def send_written(self, api_key: int, body: Sequence[Buffer], *, up_to: int | None = None) -> None:
         """Send a request whose body is already encoded in `version`; it is not copied."""
         assert self._awaited is None, "one request at a time"
         self._correlation_id += 1
-        version = self.version(api_key)
+        version = self.version(api_key, up_to)
         size = sum(len(part) for part in body)
         head = request_head(
             api_key, version, self._correlation_id, self._client_id, size, is_flexible=is_flexible(api_key, version)

@@ -68,6 +68,11 @@ def reach(bootstrap: str, config: Mapping[str, str] | None = None, patience_s: f
         time.sleep(_RETRY_S)
 
 
+def answers_at(host: str, port: int, timeout_s: float) -> bool:
+    """Whether a broker without TLS answers at an address; one that is paused accepts connections, and does not."""
+    return _try(host, port, timeout_s, speaks_plain=True) is None
+
+
 def _try(host: str, port: int, timeout_s: float, *, speaks_plain: bool) -> str | None:
     """The problem with an address; None if a broker answers there. With TLS, an open port is enough."""
     try:

@@ -98,6 +98,7 @@ class ProducerBroken(BarnabasError):
     kafka_code = 120
 
 
+IS_IT_RUNNING: Final = "; is a broker running at that address?"
 _UNREACHABLE: Final = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,
@@ -139,7 +140,9 @@ def translate(error: KafkaError | KafkaException, doing: str) -> BarnabasError:
     code = reason.code()
     message = f"cannot {doing}: {_why(reason)}"
     if code in _UNREACHABLE:
-        return Unreachable(f"{message}; is a broker running at that address?")
+        # A broker that says so itself is there.
+        is_answered = code == KafkaError.REQUEST_TIMED_OUT
+        return Unreachable(message if is_answered else f"{message}{IS_IT_RUNNING}")
     local = _LOCAL.get(code)
     return local(message) if local else refusal_of(code, message)
 

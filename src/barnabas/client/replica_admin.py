@@ -10,13 +10,27 @@ from typing import Any, Final, TypeVar
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import Passing, is_passing, refusal_of, words_of
 from barnabas.client.settings import Settings
-from barnabas.core.errors import ElectionNotNeeded, NoReassignmentInProgress
+from barnabas.core.errors import ElectionNotNeeded, NoReassignmentInProgress, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
-from barnabas.wire.apis import ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS, LIST_PARTITION_REASSIGNMENTS
+from barnabas.wire.apis import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    ELECT_LEADERS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_PARTITION_REASSIGNMENTS,
+)
 from barnabas.wire.writing import Values
 
 _T = TypeVar("_T")
 _PREFERRED: Final = 0
+_UNCLEAN: Final = 1
+_TOPIC: Final = 2  # types of resources
+_BROKERS: Final = 4
+_ALL_BROKERS: Final = ""
+_SET: Final = 0
+_DELETE: Final = 1
+_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+_THROTTLED: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_ALL_REPLICAS: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +41,15 @@ class ReassignmentInfo:
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Elections:
+    """What became of elections; a partition that has the right leader already is in neither."""
+
+    elected: Sequence[TopicPartition]
+    refused: Mapping[TopicPartition, str]
+    """Why, in words."""
 
 
 class ReplicaAdmin:
@@ -77,27 +100,76 @@ class ReplicaAdmin:
 
     def elect_preferred(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Have preferred leaders lead; returns the partitions where they cannot, because they are not in sync."""
+        return list(self.elect(partitions).refused)
+
+    def elect(self, partitions: Sequence[TopicPartition], *, is_unclean: bool = False) -> Elections:
+        """Have preferred leaders lead; with `is_unclean`, any replica that runs, of partitions that nobody leads."""
         wanted: dict[str, list[int]] = {}
         for key in partitions:
             wanted.setdefault(key.topic, []).append(key.partition)
 
-        def ask(cluster: Cluster) -> list[TopicPartition]:
+        def ask(cluster: Cluster) -> Elections:
             rows: list[Any] = [{"topic": topic, "partitions": numbers} for topic, numbers in wanted.items()]
-            values: Values = {"election_type": _PREFERRED, "topic_partitions": rows, "timeout": 30_000}
+            kind = _UNCLEAN if is_unclean else _PREFERRED
+            values: Values = {"election_type": kind, "topic_partitions": rows, "timeout": 30_000}
             answer = cluster.ask(ELECT_LEADERS.key, values)
             _check(answer, "elect leaders")
-            return [
-                TopicPartition(str(topic.topic), int(each.partition_id))
-                for topic in answer.replica_election_results
-                for each in topic.partition_result
-                if int(each.error_code) not in (0, ElectionNotNeeded.kafka_code)
-            ]
+            return _elections(answer)
 
         return self._trying(ask)
+
+    def throttle(self, topics: Sequence[str], rate: int) -> None:
+        """Have replicas of these topics that are not in sync copied at so many bytes a second, at every broker."""
+        self._alter(
+            {name: str(rate) for name in _RATES},
+            {topic: dict.fromkeys(_THROTTLED, _ALL_REPLICAS) for topic in topics},
+        )
+
+    def unthrottle(self, topics: Sequence[str]) -> None:
+        """Take back what `throttle` has set."""
+        self._alter(dict.fromkeys(_RATES), {topic: dict.fromkeys(_THROTTLED) for topic in topics})
+
+    def _alter(self, brokers: Mapping[str, str | None], topics: Mapping[str, Mapping[str, str | None]]) -> None:
+        """Set settings of all brokers and of topics; None: the default. A topic that is gone is no error."""
+        resources: list[Any] = [_altered(_BROKERS, _ALL_BROKERS, brokers)]
+        resources += [_altered(_TOPIC, name, settings) for name, settings in topics.items()]
+
+        def ask(cluster: Cluster) -> None:
+            answer = cluster.ask(INCREMENTAL_ALTER_CONFIGS.key, {"resources": resources, "validate_only": False})
+            for each in answer.responses:
+                if int(each.error_code) != UnknownTopicOrPartition.kafka_code:
+                    _check(each, f"throttle {each.resource_name or 'the brokers'}")
+
+        self._trying(ask)
 
     def _trying(self, ask: Callable[[Cluster], _T]) -> _T:
         with Cluster(self._settings, self._timeout_s) as cluster:
             return cluster.trying(lambda: ask(cluster))
+
+
+def _elections(answer: Any) -> Elections:
+    codes = {
+        TopicPartition(str(topic.topic), int(each.partition_id)): each
+        for topic in answer.replica_election_results
+        for each in topic.partition_result
+        if int(each.error_code) != ElectionNotNeeded.kafka_code
+    }
+    return Elections(
+        sorted(key for key, each in codes.items() if int(each.error_code) == 0),
+        {
+            key: getattr(each, "error_message", None) or words_of(int(each.error_code))
+            for key, each in sorted(codes.items())
+            if int(each.error_code) != 0
+        },
+    )
+
+
+def _altered(kind: int, name: str, settings: Mapping[str, str | None]) -> Values:
+    configs = [
+        {"name": key, "config_operation": _DELETE if value is None else _SET, "value": value}
+        for key, value in settings.items()
+    ]
+    return {"resource_type": kind, "resource_name": name, "configs": configs}
 
 
 def _by_topic(name: str, rows: Mapping[TopicPartition, Values]) -> list[Any]:

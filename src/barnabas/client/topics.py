@@ -5,7 +5,8 @@ Owns the description of a topic. Every call has a deadline; every refusal names 
 
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,7 +47,9 @@ _MOVED: Final = (
 """Refusals that pass: the leader of a partition is another one now, or about to be, or has not heard of it yet."""
 _APPEAR_S: Final = 10.0  # how long a new topic may take to be known everywhere
 _RETRY_S: Final = 0.05
+_DOUBT_S: Final = 1.0  # how long one of several brokers is asked again for a topic that it has not heard of
 _LIMIT_S: Final = 3.0
+_TRY_S: Final = 5.0
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -118,7 +121,7 @@ class Topics:
         )
         doing = f"create topic {name!r}"
         try:
-            self._asking.wait(self._asking.ask(self._admin.create_topics, [new], doing=doing)[name], doing)
+            self._change(lambda: self._asking.ask(self._admin.create_topics, [new], doing=doing)[name], doing)
         except TopicExists:
             if not exist_ok:
                 raise
@@ -128,21 +131,27 @@ class Topics:
         doing = f"delete topic {name!r}"
         with _reasons(name, doing):
             try:
-                self._asking.wait(self._asking.ask(self._admin.delete_topics, [name], doing=doing)[name], doing)
+                self._change(lambda: self._asking.ask(self._admin.delete_topics, [name], doing=doing)[name], doing)
             except UnknownTopicOrPartition:
                 raise UnknownTopicOrPartition(f"topic {name!r} does not exist") from None
 
     def list_all(self) -> list[TopicInfo]:
-        found = self._metadata(None)
+        found = self._metadata(None).topics
         return [_info_of(found[name]) for name in sorted(found)]
 
     def describe(self, name: str) -> TopicDetails:
         found = self._topic(name)
         ids = sorted(found.partitions)
         keys = [TopicPartition(name, id_) for id_ in ids]
-        problems: dict[TopicPartition, BarnabasError] = {}
-        starts = self._offsets_of(keys, EARLIEST, committed=True, unreadable=problems)
-        ends = self._offsets_of(keys, LATEST, committed=False, unreadable=problems)
+        # librdkafka looks for the leader of a partition without one until its timeout, as fast as it can.
+        problems: dict[TopicPartition, BarnabasError] = {
+            key: LeaderNotAvailable(f"{key} has no leader: none of its replicas that may lead is running")
+            for id_, key in zip(ids, keys, strict=True)
+            if found.partitions[id_].leader < 0
+        }
+        led = [key for key in keys if key not in problems]
+        starts = self._offsets_of(led, EARLIEST, committed=True, unreadable=problems)
+        ends = self._offsets_of(led, LATEST, committed=False, unreadable=problems)
         partitions = tuple(
             PartitionInfo(
                 partition=id_,
@@ -155,7 +164,7 @@ class Topics:
             )
             for id_, key in zip(ids, keys, strict=True)
         )
-        return TopicDetails(name, partitions, self.config(name))
+        return TopicDetails(name, partitions, self._config_of_known(name))
 
     def partition_ids(self, name: str) -> list[int]:
         """The partitions of an existing topic."""
@@ -178,6 +187,17 @@ class Topics:
             if getattr(entry.source, "value", entry.source) == own and entry.value is not None
         }
 
+    def _config_of_known(self, name: str) -> dict[str, str]:
+        """The settings of a topic that one broker knows: another, asked for them, may not have heard of it yet."""
+        doubted_until = time.monotonic() + _DOUBT_S
+        while True:
+            try:
+                return self.config(name)
+            except UnknownTopicOrPartition:
+                if time.monotonic() >= doubted_until:
+                    raise
+            time.sleep(_RETRY_S)
+
     def _config_entries(self, name: str, timeout_s: float | None) -> dict[str, Any]:
         doing = f"read the settings of topic {name!r}"
         resource = _api.ConfigResource(_api.ResourceType.TOPIC, name)
@@ -195,8 +215,8 @@ class Topics:
         if not changes:
             return
         resource = _api.ConfigResource(_api.ResourceType.TOPIC, name, incremental_configs=changes)
-        asked = self._asking.ask(self._admin.incremental_alter_configs, [resource], doing=doing)
-        self._asking.wait(asked[resource], doing)
+        alter = self._admin.incremental_alter_configs
+        self._change(lambda: self._asking.ask(alter, [resource], doing=doing)[resource], doing)
 
     def add_partitions(self, name: str, total: int) -> None:
         doing = f"give topic {name!r} {total} partitions"
@@ -205,9 +225,8 @@ class Topics:
             KeysMove,
             stacklevel=3,
         )
-        self._asking.wait(
-            self._asking.ask(self._admin.create_partitions, [_api.NewPartitions(name, total)], doing=doing)[name], doing
-        )
+        new = _api.NewPartitions(name, total)
+        self._change(lambda: self._asking.ask(self._admin.create_partitions, [new], doing=doing)[name], doing)
 
     def truncate(self, name: str, partition: int | None, before: int | None) -> dict[int, int]:
         """Delete the records before an offset (all, if it is None); returns the new start offset of each partition."""
@@ -298,22 +317,47 @@ class Topics:
                 found[key] = offset
         return moved
 
-    def _topic(self, name: str) -> Any:
-        found = self._metadata(name).get(name)
-        if found is None:
-            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
-        if found.error is not None:
-            if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
-            raise translate(found.error, f"read topic {name!r}")
-        return found
-
-    def _metadata(self, name: str | None) -> dict[str, Any]:
+    def _change(self, ask: "Callable[[], Future[None]]", doing: str) -> None:
+        """Have a controller decide something. While there is none librdkafka tries until its time is over, and says
+        nothing but that.
+        """
         try:
-            topics: dict[str, Any] = self._admin.list_topics(name, timeout=self._timeout_s).topics
-        except KafkaException as error:
-            raise translate(error, "read the topics" if name is None else f"read topic {name!r}") from None
-        return topics
+            self._asking.wait(ask(), doing)
+        except Unreachable as refusal:
+            try:
+                self._admin.list_topics(timeout=_LIMIT_S)
+            except KafkaException:
+                raise refusal from None
+            raise Unreachable(
+                f"cannot {doing}: brokers answer, but no controller has decided it in time; see 'barnabas cluster "
+                "status'"
+            ) from None
+
+    def _topic(self, name: str) -> Any:
+        """A topic as a broker knows it. One of several may not have heard yet of a topic that another has created."""
+        doubted_until = time.monotonic() + _DOUBT_S
+        while True:
+            answer = self._metadata(name)
+            found = answer.topics.get(name)
+            if found is not None and found.error is None:
+                return found
+            if found is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise translate(found.error, f"read topic {name!r}")
+            if len(answer.brokers) <= 1 or time.monotonic() >= doubted_until:
+                raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+            time.sleep(_RETRY_S)
+
+    def _metadata(self, name: str | None) -> Any:
+        """Ask again before the time is over: librdkafka leaves a request with the broker it chose, though that went."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                return self._admin.list_topics(name, timeout=max(min(left_s, _TRY_S), 0.001))
+            except KafkaException as error:
+                if left_s > _TRY_S and error.args[0].code() == KafkaError._TIMED_OUT:
+                    continue
+                raise translate(error, "read the topics" if name is None else f"read topic {name!r}") from None
 
     def _wait_until_known(self, name: str) -> TopicInfo:
         deadline = time.monotonic() + _APPEAR_S

@@ -3,6 +3,8 @@
 from barnabas.core.metadata.records import MIN_INSYNC_REPLICAS
 from barnabas.node.neighbours import Neighbours
 from barnabas.node.ports import Ports
+from barnabas.runtime.broker_lease import BrokerLease
+from barnabas.runtime.cut_off import CutOffWatch
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.metadata_log import MetadataLog
@@ -48,9 +50,12 @@ def build_broker(
         offload=ports.threads.reads,
         clock=ports.clock,
     )
+    lease = None
+    if neighbours is not None:
+        lease = logs.replicas.lease = BrokerLease(metadata, ports.clock)
     markers = Markers(served, coordinators, ports.clock)
     controller = _controller(config, metadata, neighbours)
-    membership = _membership(config, metadata, ports.dice, controller, neighbours)
+    membership = _membership(config, metadata, ports.dice, controller, neighbours, lease)
     producer_ids = ProducerIds(membership)
     alone = OtherBrokers(metadata, None, node_id=config.node_id)
     transactions = TransactionService(
@@ -68,7 +73,9 @@ def build_broker(
     produce = Produce(ports.clock, ports.threads.compute, logs.data_dir.health, transactions)
     replicas = None
     if neighbours is not None:
-        replicas = _replicas(config, ports, metadata, logs, controller, membership, neighbours)
+        assert lease is not None
+        replicas = _replicas(config, ports, metadata, logs, controller, membership, neighbours, lease)
+        replicas.repairing.resign = membership.alter_partitions
         metadata.subscribe(replicas.in_sync.apply)  # before the partitions, which ask who is active
     metadata.subscribe(served.apply)
     metadata.subscribe(coordinators.apply)
@@ -107,6 +114,7 @@ def _replicas(
     controller: Controller,
     membership: Membership,
     neighbours: Neighbours,
+    lease: BrokerLease,
 ) -> ReplicaParts:
     settings = config.replicas
     return ReplicaParts(
@@ -117,6 +125,12 @@ def _replicas(
             ports.threads.background,
             metadata.image,
             max_lag_ms=settings.replica_lag_time_max_ms,
+        ),
+        CutOffWatch(
+            logs.replicas,
+            lease,
+            session_timeout_ms=config.quorum.broker_session_timeout_ms,
+            fetch_wait_max_ms=settings.replica_fetch_wait_max_ms,
         ),
         Watching(metadata, controller, neighbours.brokers, node_id=config.node_id),
         Repairing(
@@ -140,6 +154,7 @@ def _controller(config: BrokerConfig, metadata: MetadataLog, neighbours: Neighbo
         metadata,
         node_id=config.node_id,
         session_timeout_ms=config.quorum.broker_session_timeout_ms,
+        max_lag_ms=config.replicas.replica_lag_time_max_ms,
         formation=formation,
         partitions=PartitionRules.of(config),
         # Others would have another image: with them, nothing is so that is not committed.
@@ -153,6 +168,7 @@ def _membership(
     dice: Dice,
     controller: Controller,
     neighbours: Neighbours | None,
+    lease: BrokerLease | None,
 ) -> Membership:
     membership = MembershipConfig(
         node_id=config.node_id,
@@ -163,4 +179,4 @@ def _membership(
         session_timeout_ms=config.quorum.broker_session_timeout_ms,
     )
     remote = None if neighbours is None else neighbours.remote_controller
-    return Membership(metadata, membership, controller=controller, remote=remote)
+    return Membership(metadata, membership, controller=controller, remote=remote, lease=lease)

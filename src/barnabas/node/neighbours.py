@@ -9,7 +9,7 @@ from typing import Final
 
 from barnabas.core.metadata.formation import Address, is_own
 from barnabas.core.raft.state import RaftConfig
-from barnabas.core.raft.voters import Endpoint
+from barnabas.core.raft.voters import VoterEndpoint
 from barnabas.edge.kafka.remote_controller import RemoteController
 from barnabas.runtime.cluster_metadata import ClusterMetadata
 from barnabas.runtime.controller_link import ControllerLink
@@ -74,7 +74,7 @@ class Neighbours:
             metadata, self._peers, node_id=node_id, listener=None if name is None else name.upper()
         )
 
-    def listen_at(self, endpoints: Sequence[Endpoint]) -> None:
+    def listen_at(self, endpoints: Sequence[VoterEndpoint]) -> None:
         """This node listens for controllers here."""
         self.voters.endpoints = tuple(endpoints)
 

@@ -6,8 +6,6 @@ A node is given its disk, clock, dice and threads, so that the very same node ru
 """
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
@@ -22,7 +20,8 @@ from barnabas.core.raft import voters as raft
 from barnabas.edge.kafka.server import KafkaServer
 from barnabas.node.building import build_broker
 from barnabas.node.limits import connection_limits, maintenance_config
-from barnabas.node.neighbours import Neighbours, raft_config
+from barnabas.node.listening import advertised_elsewhere, bind, check_resolvable, endpoint_of
+from barnabas.node.neighbours import LIMITS, Neighbours, raft_config
 from barnabas.node.ports import Ports
 from barnabas.runtime.connections import Connections
 from barnabas.runtime.descriptors import MOST_FILES, share
@@ -33,6 +32,7 @@ from barnabas.runtime.logs import Logs
 from barnabas.runtime.maintenance import Maintenance
 from barnabas.runtime.metadata_log import MetadataLog, MetadataLogConfig
 from barnabas.runtime.metrics import Reporter
+from barnabas.runtime.peers import Peers
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.formation import configured_voters, open_data_dir, place_of
@@ -42,6 +42,7 @@ from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.catalogue.listener import Listener
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
+from barnabas.storage.generation import begin_generation
 
 log = get_logger("barnabas.node", is_limited=False)
 
@@ -50,7 +51,6 @@ LEAVE_TIMEOUT_S: Final = 10.0
 OFFLINE_LEAVE_TIMEOUT_S: Final = 2.0
 """The same for a node that can write nothing more. It may not learn that it may go, but others lead by then."""
 OPENED_PER_TURN: Final = 20
-ANY_HOST: Final = ("", "0.0.0.0", "::")
 
 
 class Node:
@@ -76,6 +76,7 @@ class Node:
 
     async def run(self, on_ready: Callable[["Node"], None]) -> None:
         """Serve until `stop`; calls back once clients can connect."""
+        await check_resolvable(self.config)  # before anything is made
         max_open_files = MOST_FILES if self._shares is None else self._shares.files
         data_dir, meta = open_data_dir(self._ports.disk, self.config, self._ports.dice, max_open_files=max_open_files)
         watch = self._watch(data_dir)  # from now on what happens to the disk is in the log
@@ -95,7 +96,7 @@ class Node:
             work: list[asyncio.Task[None]] = []
             maintenance, maintaining = self._maintenance(broker), None
             try:
-                await self._take_part(metadata, neighbours, connections)
+                work += await self._take_part(broker, metadata, neighbours, connections)
                 broker.served.start(tasks)
                 work += self._begin_to_control(broker, tasks)
                 if await self._unless_stopped(self._join(broker, endpoints, data_dir)):
@@ -126,13 +127,17 @@ class Node:
 
     # Starting
 
-    async def _take_part(self, metadata: MetadataLog, neighbours: Neighbours | None, connections: Connections) -> None:
+    async def _take_part(
+        self, broker: Broker, metadata: MetadataLog, neighbours: Neighbours | None, connections: Connections
+    ) -> list[asyncio.Task[None]]:
         """Take part in the quorum: from now on other nodes can ask this one."""
         if neighbours is None:
             await metadata.start(tasks=connections.tasks)
-            return
+            return []
         endpoints = [
-            raft.Endpoint(*msgspec.structs.astuple(self._endpoint(listener, self.addresses[listener.name])))
+            raft.VoterEndpoint(
+                *msgspec.structs.astuple(endpoint_of(self.config, listener, self.addresses[listener.name]))
+            )
             for listener in self.config.controller_listeners
         ]
         neighbours.listen_at(endpoints)
@@ -140,6 +145,7 @@ class Node:
         joins = quorum.is_controller and quorum.controller_quorum_auto_join_enable
         await metadata.start(connections.tasks, neighbours.voters, endpoints=endpoints, joins=joins)
         await connections.serve([listener.name for listener in self.config.controller_listeners])
+        return self._check_addresses(broker, connections, self.config.controller_listeners)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do something that may wait for other nodes; False if the node was told to stop before it was done."""
@@ -163,7 +169,12 @@ class Node:
         assert broker.membership is not None
         assert broker.quorum is not None
         broker.membership.wants_fence = True
-        await broker.membership.start(endpoints, cluster_id=broker.quorum.cluster_id, was_clean=data_dir.was_clean)
+        await broker.membership.start(
+            endpoints,
+            cluster_id=broker.quorum.cluster_id,
+            was_clean=data_dir.was_clean,
+            generation=begin_generation(data_dir, now_ms=self._ports.clock.now_ms()),
+        )
         while not broker.membership.is_applied:
             epoch, applied_offset = broker.membership.epoch, broker.metadata.applied_offset
             await broker.metadata.wait_applied(max(epoch, applied_offset) + 1)
@@ -201,6 +212,7 @@ class Node:
         interval_s = self.config.replicas.replica_high_watermark_checkpoint_interval_ms / 1000
         return [
             tasks.create_task(replicas.in_sync.run()),
+            tasks.create_task(replicas.cut_off.run()),
             tasks.create_task(replicas.in_sync.run_checkpoints(interval_s=interval_s)),
             tasks.create_task(replicas.repairing.run()),
         ]
@@ -210,11 +222,23 @@ class Node:
         await connections.serve()
         if not self.config.quorum.is_broker:
             return []
+        checking = self._check_addresses(broker, connections, self.config.client_listeners)
         assert broker.membership is not None
         broker.membership.ready()
         beating = connections.tasks.create_task(broker.membership.run())
         await self._unless_stopped(broker.membership.wait_unfenced())
-        return [beating]
+        return [beating, *checking]
+
+    def _check_addresses(
+        self, broker: Broker, connections: Connections, listeners: Sequence[Listener]
+    ) -> list[asyncio.Task[None]]:
+        """Begin to see whether the addresses that listeners advertise lead here, where they may not."""
+        addresses = advertised_elsewhere(self.config, listeners, self.addresses)
+        if not addresses:
+            return []
+        dice, tasks = self._ports.dice, connections.tasks
+        peers = Peers(tasks, asyncio.get_running_loop(), dice, LIMITS, client_id=f"barnabas-node-{self.config.node_id}")
+        return [tasks.create_task(broker.own_addresses.check(addresses, peers, word=dice.uuid().hex))]
 
     # Stopping
 
@@ -309,43 +333,21 @@ class Node:
             connections.limits = connection_limits(self._within_shares(config))
             maintenance.configure(maintenance_config(config))
             self._ports.threads.resize(reads=config.num_io_threads)
+            broker.logs.replicas.sending.rate = config.replicas.leader_replication_throttled_rate
+            broker.logs.replicas.fetching.rate = config.replicas.follower_replication_throttled_rate
 
         broker.live.subscribe(follow)
 
     async def _take_addresses(self, connections: Connections, data_dir: DataDir) -> list[Endpoint]:
         """Bind all listeners, or none; returns where clients of each one for them are told to connect."""
         try:
-            return await self._bind(connections)
+            self.addresses.update(await bind(connections, self.config.listeners))
         except AddressNotAvailable:
             await connections.close(grace_s=0)  # gives back those that were free
             data_dir.give_back()
             raise
-
-    async def _bind(self, connections: Connections) -> list[Endpoint]:
-        endpoints: list[Endpoint] = []
-        for listener in self.config.listeners:
-            try:
-                bound = await connections.bind(listener.host, listener.port, listener=listener.name)
-            except OSError as error:
-                raise AddressNotAvailable(
-                    f"cannot listen on {listener.host}:{listener.port} ({_words_of(error)}); name another with --listen"
-                ) from error
-            self.addresses[listener.name] = bound
-            if not self.config.is_for_controllers(listener.name):
-                endpoints.append(self._endpoint(listener, bound))
-        return endpoints
-
-    def _endpoint(self, listener: Listener, bound: tuple[str, int]) -> Endpoint:
-        """Where clients of a listener that is bound are told to connect."""
-        host, port = bound
-        advertised = self.config.advertised(listener.name)
-        if advertised is not None:
-            host, port = advertised.host, advertised.port or port
-        elif listener.host in ANY_HOST:
-            host = socket.gethostname()
-        else:
-            host = listener.host
-        return Endpoint(listener.name, host, port)
+        listeners = [each for each in self.config.listeners if not self.config.is_for_controllers(each.name)]
+        return [endpoint_of(self.config, each, self.addresses[each.name]) for each in listeners]
 
     async def _open_logs(self, broker: Broker, data_dir: DataDir) -> None:
         """Open the logs that are on disk; remove those of topics that were deleted when the node went down."""
@@ -387,13 +389,6 @@ def check_data_dirs(config: BrokerConfig) -> None:
     """Refuse more than one data directory."""
     if len(config.log_dirs) != 1:
         raise InvalidConfig(f"log.dirs must name one directory, not {len(config.log_dirs)}")
-
-
-def _words_of(error: OSError) -> str:
-    """The system's words for an error, without what asyncio adds to them: the address, as Python writes it."""
-    if isinstance(error, socket.gaierror) or error.errno is None:
-        return error.strerror or str(error)
-    return os.strerror(error.errno)
 
 
 def _log_config(broker: Broker, name: TopicPartition) -> LogConfig:

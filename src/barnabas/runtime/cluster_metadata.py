@@ -70,6 +70,11 @@ class ClusterMetadata(ImageSource, Reporter, Protocol):
         """Whether this node is the active controller: it leads, and has applied all that was decided before."""
         ...
 
+    @property
+    def unconfirmed_ms(self) -> int | None:
+        """How long ago it was certain that no other node leads the quorum; None: it never was, or this one does not."""
+        ...
+
     async def wait_applied(self, end_offset: int) -> None:
         """Return when the log up to `end_offset` is applied on this node. Use your own deadline."""
         ...

@@ -40,7 +40,7 @@ ANSWERS_PER_WRITE: Final = 4 * FRAMES_PER_TURN  # so many are gathered over turn
 GROWTH: Final = 8  # a frame's buffer is at most this many times what was received, whatever length it claims
 GROWTH_WHEN_SCARCE: Final = 2
 SMALLEST_BUFFER: Final = 4096  # smaller ones do not count
-_LENGTH: Final = struct.Struct(">i")
+_unpack_length: Final = struct.Struct(">i").unpack_from
 
 Work = Coroutine[Any, Any, Answer]
 
@@ -211,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
     def _wanted(self, begun: memoryview) -> int:
         """The size that the buffer for a partly received frame should have."""
         filled = len(begun)
-        size = 0 if filled < LENGTH_SIZE else LENGTH_SIZE + int(_LENGTH.unpack_from(begun)[0])
+        size = 0 if filled < LENGTH_SIZE else LENGTH_SIZE + int(_unpack_length(begun)[0])
         self.frame_bytes = size
         growth = GROWTH_WHEN_SCARCE if self._all.receiving.is_scarce else GROWTH
         return max(SMALLEST_BUFFER, min(size, growth * filled), filled + 1)
@@ -260,19 +260,20 @@ class Connection(asyncio.BufferedProtocol):
     def _take_frames(self, buffer: bytearray, begin: int, end: int) -> int:
         """Handle whole frames from `begin` on; returns where it stopped."""
         position = begin
-        view = memoryview(buffer)
+        view, max_bytes = memoryview(buffer), self._max_frame_bytes
         while end - position >= LENGTH_SIZE:
-            (size,) = _LENGTH.unpack_from(buffer, position)
-            if not 0 < size <= self._max_frame_bytes:
-                self.refuse(f"a frame of {size} bytes; the maximum is {self._max_frame_bytes}", kind="frame size")
+            (size,) = _unpack_length(buffer, position)
+            if not 0 < size <= max_bytes:
+                self.refuse(f"a frame of {size} bytes; the maximum is {max_bytes}", kind="frame size")
                 return end
-            stop = position + LENGTH_SIZE + size
+            start = position + LENGTH_SIZE
+            stop = start + size
             if stop > end:
                 break
             if self._left <= 0:
                 self._yield_turn()
                 break
-            if not self._take_frame(view[position + LENGTH_SIZE : stop]):
+            if not self._take_frame(view[start:stop]):
                 self._pause()
                 break
             if self._is_closed:

@@ -17,6 +17,7 @@ RETRY_S: Final = 0.05
 ATTEMPT_S: Final = 2.0
 """How long one attempt of a request that may be repeated takes: the node asked may be gone, and another lead."""
 PURPOSE: Final = "controller"
+NO_LEADER: Final = "the quorum has no leader"
 
 
 class ControllerLink:
@@ -40,16 +41,19 @@ class ControllerLink:
         timeout_s: float,
         purpose: str = PURPOSE,
         may_repeat: bool = False,
+        search_s: float | None = None,
     ) -> Any:
-        """The answer of the active controller, whatever else it refuses.
+        """The answer of the active controller, whatever else it refuses. `search_s`: how long to look for one that
+        takes the request, if that is less than the time for all of it.
 
         `NotController` if none took the request in time or this node has become the controller meanwhile; another
         `PeerError` if the answer is lost, unless the request may be repeated.
         """
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        why = "the quorum has no leader"
-        while (left_s := deadline - asyncio.get_running_loop().time()) > 0:
-            leader_id = self._metadata.quorum.leader_id
+        begun = asyncio.get_running_loop().time()
+        search_until = begun + (timeout_s if search_s is None else min(search_s, timeout_s))
+        why = NO_LEADER
+        while (now := asyncio.get_running_loop().time()) < search_until:
+            left_s, leader_id = begun + timeout_s - now, self._metadata.quorum.leader_id
             if leader_id == self._node_id:
                 if self.is_here:
                     raise NotController("this node has become the controller; try again")
@@ -60,10 +64,12 @@ class ControllerLink:
                 except PeerError as error:
                     if error.may_be_done and not may_repeat:
                         raise
-                    why = str(error)
+                    why = f"node {leader_id}, which led the quorum last, does not answer ({error})"
                 else:
                     if getattr(answer, "error_code", 0) != NOT_CONTROLLER:
                         return answer
                     why = f"node {leader_id} is not the active controller"
+            else:
+                why = NO_LEADER
             await asyncio.sleep(RETRY_S)
-        raise NotController(f"no controller took the request within {timeout_s:g} s: {why}")
+        raise NotController(f"no active controller: {why}; see 'barnabas cluster status'")

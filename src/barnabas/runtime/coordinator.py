@@ -4,7 +4,8 @@ Owns the timers, and the requests that wait for an answer. The state belongs to 
 `group_coordinator` and `transaction_coordinator`. `core.coordination` has the contract: one decision at a time, answers
 only when everything that was in the log is durable, reads too, timers on the loop's clock. Loading replays the log;
 until that is done requests are refused with a retriable error. When the log fails, the state in memory may be ahead of
-the disk, so nothing more is answered.
+the disk, so nothing more is answered. Nor is anything while this node has no lease (decision 23): somebody else may
+lead, and this node not know it yet.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from barnabas.core.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     CorruptLog,
+    CutOff,
     InvalidProducerEpoch,
     InvalidTxnState,
     NotCoordinator,
@@ -59,6 +61,7 @@ class Coordinator(ABC, Generic[E]):
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._firing: Hashable | None = None  # the timer that is being seen to
         self._waiting: dict[asyncio.Future[Any], None] = {}
+        self._own: set[object] = set()  # those of them that no client waits for
         self._is_replayed = self._is_loaded = False
         self.has_old = False  # records of an earlier format; see `rewriting`
         self.old_keys: dict[bytes, None] = {}  # those that have something under them
@@ -235,6 +238,12 @@ class Coordinator(ABC, Generic[E]):
 
     # Deciding
 
+    def check_leads(self) -> None:
+        """Refuse while another node may lead, and this one not know it: before an answer, and after each await."""
+        if not self.partition.may_answer:
+            # NOT_COORDINATOR: clients look the coordinator up again, and come back if it is still this one.
+            raise NotCoordinator(f"another node may lead {self.partition.name}: no controller has confirmed this one")
+
     async def ask(self, decide: Callable[[Token[T]], Outcome[E]]) -> T:
         """Decide on a request, and wait for its answer, which another decision may give. A refusal is raised.
 
@@ -242,28 +251,42 @@ class Coordinator(ABC, Generic[E]):
         """
         return await self._wait_answer(lambda token: self.carry_out(decide(token)))
 
-    async def commit(self, decide: Callable[[], Decision[E, T]], *, within: Within | None = None) -> T:
-        """Decide, and return the reply once everything it depends on is durable. A refusal passes through."""
+    async def commit(
+        self, decide: Callable[[], Decision[E, T]], *, within: Within | None = None, is_own: bool = False
+    ) -> T:
+        """Decide, and return the reply once everything it depends on is durable. A refusal passes through.
+
+        `is_own`: nobody has asked for it, and nobody is answered, so it needs no lease; a log that another node leads
+        takes nothing anyway.
+        """
 
         def put(token: "Token[T]") -> None:  # quoted: it would be evaluated at every commit
             records, reply, timers = decide()
             self.carry_out(Outcome(records, [Reply(token, reply)], timers), within=within)
 
-        return await self._wait_answer(put)
+        return await self._wait_answer(put, is_own=is_own)
 
-    async def read(self, look: Callable[[], T]) -> T:
-        """Read the state, and return once it is durable: else a crash could undo it."""
-        return await self._wait_answer(lambda token: self._answer_when_durable([Reply(token, look())]))
+    async def read(self, look: Callable[[], T], *, is_own: bool = False) -> T:
+        """Read the state, and return once it is durable: else a crash could undo it. `is_own`: see `commit`."""
+        return await self._wait_answer(lambda token: self._answer_when_durable([Reply(token, look())]), is_own=is_own)
 
-    async def _wait_answer(self, put: Callable[[Token[T]], object]) -> T:
+    async def _wait_answer(self, put: Callable[[Token[T]], object], *, is_own: bool = False) -> T:
         self.check_available()
+        if not is_own:
+            self.check_leads()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting[future] = None
+        if is_own:
+            self._own.add(future)
         try:
             put(future)
-            return await future
+            answer = await future
+            if not is_own:
+                self.check_leads()  # it may have stood still meanwhile
+            return answer
         finally:
             del self._waiting[future]
+            self._own.discard(future)
             del future  # which has the refusal, whose traceback has this frame
 
     def carry_out(self, outcome: Outcome[E], *, within: Within | None = None) -> bool:
@@ -316,10 +339,17 @@ class Coordinator(ABC, Generic[E]):
         if not partition.has_log or partition.high_watermark >= partition.end_offset:
             _answer(replies)
         else:
-            partition.call_when_acked(partition.end_offset, lambda error: self._answer_acked(replies, error))
+            self._answer_at(partition.end_offset, replies)
 
-    def _answer_acked(self, replies: Sequence[Reply[Any]], error: BarnabasError | None) -> None:
-        if error is not None:
+    def _answer_at(self, end_offset: int, replies: Sequence[Reply[Any]]) -> None:
+        self.partition.call_when_acked(end_offset, lambda error: self._answer_acked(end_offset, replies, error))
+
+    def _answer_acked(self, end_offset: int, replies: Sequence[Reply[Any]], error: BarnabasError | None) -> None:
+        if isinstance(error, CutOff):
+            # Clients are to look elsewhere. But it may still lead: what it does of its own accord waits on.
+            self._answer_at(end_offset, replies)
+            replies = [Reply(token, NotCoordinator(str(error))) for token, _ in replies if token not in self._own]
+        elif error is not None:
             self._fail(error)
         _answer(replies)  # after a failure they have been answered, all of them
 
@@ -328,7 +358,7 @@ class Coordinator(ABC, Generic[E]):
         if isinstance(refusal, InvalidProducerEpoch | InvalidTxnState):  # of the transaction that it was to be in
             _answer([Reply(token, refusal) for token, _ in outcome.replies])
             return
-        if isinstance(refusal, StorageExhausted | NotEnoughReplicas):
+        if isinstance(refusal, StorageExhausted | NotEnoughReplicas | CutOff):
             self._refuse_for_now(outcome, refusal)
             return
         if not isinstance(refusal, RecordTooLarge):

@@ -1,7 +1,7 @@
 """The disk of the operating system: `storage.disk` over descriptors and positional system calls.
 
-Owns descriptors, and nothing else: no cache, no buffer, no cursor. Every read and write names its position,
-so any number of threads may use one file at a time.
+Owns descriptors, and the memory that large reads use in turn (`read_buffers`): no cache, no cursor. Every read and
+write names its position, so any number of threads may use one file at a time.
 
 Invariants: a descriptor belongs to exactly one `OsFile` and is not inherited by child processes; a write or a
 read is whole, or it raises. An `OSError` passes through: the caller knows what it means (`storage.health`).
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from barnabas.core.records.batch import Buffer
+from barnabas.runtime.read_buffers import ReadBuffers
 from barnabas.storage.disk import SyncFailed
 
 T = TypeVar("T")
@@ -54,11 +55,12 @@ class OsFile:
     Python does anyway, so the last one closes.
     """
 
-    __slots__ = ("_descriptor", "_path")
+    __slots__ = ("_buffers", "_descriptor", "_path")
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int, buffers: ReadBuffers) -> None:
         self._path = path
         self._descriptor = descriptor
+        self._buffers = buffers
 
     @property
     def path(self) -> str:
@@ -76,7 +78,7 @@ class OsFile:
         """`size` bytes that are already in memory; None if the disk is needed, or the file is shorter."""
         if _NOWAIT is None:
             return self.read(position, size)
-        buffer = bytearray(size)
+        buffer = self._buffers.take(size)
         try:
             count = os.preadv(self._descriptor, [buffer], position, _NOWAIT)
         except BlockingIOError:
@@ -166,16 +168,17 @@ class OsDisk:
     used up all others must still be able to finish what it has begun.
     """
 
-    __slots__ = ("_lock", "_spare")
+    __slots__ = ("_buffers", "_lock", "_spare")
 
     def __init__(self) -> None:
+        self._buffers = ReadBuffers()
         self._lock = threading.Lock()
         self._spare: int | None = None
         self._set_aside()
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """Open for reading and writing; `create` creates a missing file."""
-        return OsFile(path, os.open(path, _OPEN | os.O_CREAT if create else _OPEN, _MODE))
+        return OsFile(path, os.open(path, _OPEN | os.O_CREAT if create else _OPEN, _MODE), self._buffers)
 
     def open_dir(self, path: str) -> OsDirectory:
         """Open a directory, to sync it later. Not in the place of the spare descriptor: that is for a moment only."""

@@ -17,10 +17,10 @@ from barnabas.core.replica.follower import (
     Action,
     Append,
     AskOffsets,
-    Fetch,
     FetchAnswer,
     FetchedBatch,
     Follower,
+    FollowerFetch,
     Reset,
     Retry,
     Truncate,
@@ -94,15 +94,15 @@ class Following:
         """Whether the leader waits to hear that what it has sent is on disk."""
         return self._partition.is_synced and self._follower.durable_end_offset < self._follower.end_offset
 
-    def next_fetch(self) -> Fetch | None:
+    def next_fetch(self) -> FollowerFetch | None:
         """What to ask for next, in the place of what was asked for; None if there is nothing to ask now."""
         return self._follower.next_fetch() or self._follower.replace_fetch()
 
-    def give_up(self, fetch: Fetch) -> None:
+    def give_up(self, fetch: FollowerFetch) -> None:
         """There will be no answer to this fetch."""
         self._follower.give_up(fetch)
 
-    def receive(self, fetch: Fetch, fetched: Fetched) -> Next:
+    def receive(self, fetch: FollowerFetch, fetched: Fetched) -> Next:
         """Do what an answer leads to."""
         batches, size = [], 0
         try:

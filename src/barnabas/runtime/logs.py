@@ -43,6 +43,12 @@ class Logs:
         """A log seems to be damaged at an offset; returns whether it is going to be repaired."""
         return self.on_damage is not None and self.on_damage(log, offset)
 
+    def note_start(self, log: Log) -> None:
+        """A log starts at another offset."""
+        partition = self.partitions.get(log)
+        if partition is not None:
+            partition.note_start()
+
     def note_flushed(self, log: Log) -> None:
         partition = self.partitions.get(log)
         if partition is not None:

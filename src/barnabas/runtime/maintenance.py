@@ -152,8 +152,8 @@ class Maintenance:
         rests_ms = SCRUB_PAUSE_MS  # a node that has just started has other things to read
         while not await self._rests(lambda _: rests_ms):  # noqa: B023 - called before it changes
             began_ms = saved_ms = self._clock.now_ms()
-            while (size := await self._scrub_piece()) is not None:
-                if await self._rests(lambda config: _pace_ms(config, size)):
+            while (work := await self._scrub_piece()) is not None:
+                if await self._rests(lambda config: _pace_ms(config, work)):
                     return
                 if self._clock.now_ms() - saved_ms >= SCRUB_PAUSE_MS:
                     saved_ms = self._clock.now_ms()
@@ -218,6 +218,7 @@ class Maintenance:
         await self._offload.run(self._data_dir.while_present(each, removal.note_start))
         if each in self._logs.partitions:
             retained = removal.cut()
+            self._logs.note_start(each)
             log.info(
                 "%s starts at %d: %d segments expired", each.partition, retained.log_start_offset, retained.segments
             )
@@ -271,10 +272,10 @@ def _expiry_interval_ms(config: MaintenanceConfig) -> int:
     return min(PRODUCER_CHECK_INTERVAL_MS, config.producer_id_expiration_ms)
 
 
-def _pace_ms(config: MaintenanceConfig, size: int) -> int:
-    """How long to pause after a piece of this size."""
+def _pace_ms(config: MaintenanceConfig, work: int) -> int:
+    """How long to pause after a piece that was so much work, in bytes."""
     rate = config.scrub_bytes_per_second
-    return SCRUB_PAUSE_MS if rate == 0 else max(size * 1000 // rate, MIN_SCRUB_PAUSE_MS)
+    return SCRUB_PAUSE_MS if rate == 0 else max(work * 1000 // rate, MIN_SCRUB_PAUSE_MS)
 
 
 def _in_turn(writes: list[Callable[[], None]]) -> Callable[[], None]:

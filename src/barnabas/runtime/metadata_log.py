@@ -24,7 +24,7 @@ from barnabas.core.metadata.quorum import Quorum
 from barnabas.core.metadata.records import MetadataRecord
 from barnabas.core.raft.node import RaftNode
 from barnabas.core.raft.state import RaftConfig
-from barnabas.core.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from barnabas.core.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.runtime.applied_metadata import AppliedMetadata, Commit
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.runtime.cluster_metadata import Decide, LeadershipListener, Subscriber
@@ -42,7 +42,7 @@ from barnabas.storage.data_dir import DataDir
 from barnabas.storage.metadata_loading import LoadedMetadata, load_metadata
 from barnabas.storage.metadata_snapshot import SnapshotId
 from barnabas.storage.quorum_log import QuorumLog
-from barnabas.storage.recovery import metadata_missing
+from barnabas.storage.recovery_report import metadata_missing
 
 T = TypeVar("T")
 
@@ -157,7 +157,7 @@ class MetadataLog:
         tasks: asyncio.TaskGroup,
         peers: QuorumPeers | None = None,
         *,
-        endpoints: Sequence[Endpoint] = (),
+        endpoints: Sequence[VoterEndpoint] = (),
         joins: bool = False,
     ) -> None:
         """Take part in the quorum; a sole voter leads when this returns, unless there is no room on the disk.
@@ -245,6 +245,13 @@ class MetadataLog:
     def is_active(self) -> bool:
         """Whether this node is the active controller."""
         return self._applied.is_active and not self._is_closed
+
+    @property
+    def unconfirmed_ms(self) -> int | None:
+        """How long ago it was certain that no other node leads the quorum; None: it never was, or this one does not."""
+        now_ms = self._driver.time_ms
+        confirmed_ms = self._driver.node.confirmed_ms(now_ms)
+        return None if confirmed_ms is None else now_ms - confirmed_ms
 
     async def wait_applied(self, end_offset: int) -> None:
         """Return when the log up to `end_offset` is applied here."""

@@ -7,7 +7,7 @@ its address may change with each registration.
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from barnabas.core.errors import LeaderNotAvailable
 from barnabas.core.metadata.records import NO_LEADER
@@ -25,6 +25,16 @@ TRANSACTIONS: Final = "transactions"
 """The purpose of a connection: requests about transactions wait for nothing else."""
 HOLD_TIMEOUT_S: Final = 2.0
 _BATCHED_FROM: Final = 4  # the version of AddPartitionsToTxn that brokers use among themselves
+
+
+class Ask(Protocol):
+    """The way to other brokers, for what only asks."""
+
+    async def ask(
+        self, node_id: int, api_key: int, values: Values, *, timeout_s: float, purpose: str, min_version: int = 0
+    ) -> Any:
+        """The answer of a broker to a request."""
+        ...
 
 
 class OtherBrokers:

@@ -178,12 +178,14 @@ class Partition(Replica):
 
     @property
     def lost_because(self) -> BarnabasError | None:
-        """Why what is not acknowledged here never will be."""
+        """Why what is not acknowledged here is not waited for: it never will be, or nobody here will hear of it."""
         offline_reason = self._logs.data_dir.health.offline_reason
         if self.is_deleted:
             return UnknownTopicOrPartition(f"{self.name} was deleted")
         if not self.is_led:
             return self._not_led()
+        if self.is_cut_off:
+            return self._cut_off()
         return None if offline_reason is None else StorageError(f"{self.name} is offline: {offline_reason}")
 
     # Reading

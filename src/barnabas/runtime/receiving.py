@@ -118,12 +118,27 @@ class ReceiveBudget:
         while self.waiting:
             if self.free <= 0 and self._gets_on(self.holders):
                 break
-            allowed = next(filter(self._may_take, sorted(self.waiting, key=_frame_bytes)), None)
+            allowed = self._find_allowed()
             if allowed is None:
                 break
             del self.waiting[allowed]
             allowed.go_on()
         self._is_giving = False
+
+    def _find_allowed(self) -> Receiver | None:
+        """The one with the smallest frame, of those who wait, that may take room now.
+
+        Of those with the same address, all with ordinary frames or all with large ones, none may if one may not: an
+        attacker has a thousand of them waiting, and each request of somebody else gives room back.
+        """
+        refused: set[tuple[str, bool]] = set()
+        for receiver in sorted(self.waiting, key=_frame_bytes):
+            kind = (receiver.ip, receiver.frame_bytes <= ORDINARY_FRAME)
+            if kind not in refused:
+                if self._may_take(receiver):
+                    return receiver
+                refused.add(kind)
+        return None
 
     # Those who do not get on
 

@@ -6,8 +6,9 @@ they were (`storage.mending`). A follower asks its leader first, a leader those 
 it gets nothing but what is committed, and what replicas know of each other does not change. Nothing is taken back: this
 replica has all that it had, and stays in sync.
 
-A log that cannot even be opened is of no use to anybody. Once this node follows, and its replica neither counts as in
-sync nor may be elected, its files are removed and all of it is fetched again.
+A log that cannot even be opened is of no use to anybody. If this node leads, it asks the controller for another leader.
+Once it follows, and its replica neither counts as in sync nor may be elected, the files are removed and all of it is
+fetched again.
 
 What cannot be had now is tried again, less and less often.
 
@@ -16,19 +17,22 @@ damage is below the high watermark.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from barnabas.core.errors import BarnabasError, CorruptLog, LeaderNotAvailable, StorageError
+from barnabas.core.errors import BarnabasError, CorruptLog, LeaderNotAvailable, NewLeaderElected, StorageError
 from barnabas.core.fetched import CONSUMER
-from barnabas.core.metadata.image import Image
+from barnabas.core.metadata.image import PartitionState
+from barnabas.core.metadata.isr import UNCHECKED_EPOCH, IsrChange
 from barnabas.core.model import TopicPartition
+from barnabas.runtime.cluster_metadata import ImageSource
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Offload
+from barnabas.runtime.other_brokers import Ask
 from barnabas.runtime.replica import Replica
 from barnabas.storage.compaction.output import FinishedSegment
 from barnabas.storage.log import Log
@@ -61,26 +65,14 @@ MAX_PENDING: Final = 10_000  # more are found again by the next scrub
 _IDS_FROM: Final = 13
 
 
-class Ask(Protocol):
-    """The way to other brokers."""
-
-    async def ask(
-        self, node_id: int, api_key: int, values: Values, *, timeout_s: float, purpose: str, min_version: int = 0
-    ) -> Any: ...
-
-
-class ImageSource(Protocol):
-    """Where the state of the cluster is found."""
-
-    @property
-    def image(self) -> Image: ...
-
-
-class Listener(Protocol):
+class RepairListener(Protocol):
     """Who hears what was found and what was mended."""
 
     def note_found(self, each: Log, segment: Segment, gap: Gap) -> None: ...
     def note_mended(self, each: Log, segment: Segment) -> None: ...
+
+
+Resign = Callable[[Sequence[IsrChange]], Awaitable[Sequence[BarnabasError | None]]]
 
 
 class _Postponed(Exception):
@@ -101,9 +93,12 @@ class Repairing:
         self._timeout_s = timeout_s
         self._pending: dict[tuple[TopicPartition, int], tuple[float, float]] = {}  # when next, and the pause after it
         self._told: set[tuple[TopicPartition, int]] = set()
+        self.resign: Resign | None = None
+        """How the controller is asked for other leaders."""
+        self._unserved: set[TopicPartition] = set()  # led here, without a log that can be opened: that was told
         self._removals: dict[TopicPartition, Callable[[], list[str]]] = {}  # of files of logs to be fetched anew
         self._news = asyncio.Event()
-        self.listener: Listener | None = None
+        self.listener: RepairListener | None = None
         self.repaired = 0
         """How many damaged places were repaired."""
         self.begun_anew = 0
@@ -159,6 +154,7 @@ class Repairing:
                 self._told.discard(place)
         for name in list(self._logs.data_dir.unreadable):
             self._begin_anew(name)
+        await self._resign_unreadable()
         for name in list(self._removals):
             with suppress(StorageError):  # the directory is offline, or full: whoever meets it tells
                 await self._remove(name)
@@ -330,6 +326,45 @@ class Repairing:
             reason,
             state.leader,
         )
+
+    async def _resign_unreadable(self) -> None:
+        """Have others lead what cannot be opened here, as soon as there is somebody who can."""
+        led = {name: state for name in self._logs.data_dir.unreadable if (state := self._led_here(name)) is not None}
+        if self.resign is None or not led:
+            return
+        changes = [
+            IsrChange(
+                state.topic_id,
+                state.partition,
+                state.leader_epoch,
+                state.partition_epoch,
+                tuple((node, UNCHECKED_EPOCH) for node in state.isr),
+                resigns=True,
+            )
+            for state in led.values()
+        ]
+        try:
+            outcomes = await self.resign(changes)
+        except BarnabasError as refusal:
+            log.info("no controller has moved what cannot be opened here: %s", refusal)
+            return
+        for name, outcome in zip(led, outcomes, strict=True):
+            self._tell_resigned(name, outcome)
+
+    def _led_here(self, name: TopicPartition) -> PartitionState | None:
+        topic = self._metadata.image.topics.get(name.topic)
+        state = None if topic is None else topic.partitions.get(name.partition)
+        return state if state is not None and state.leader == self._node_id and len(state.replicas) > 1 else None
+
+    def _tell_resigned(self, name: TopicPartition, outcome: BarnabasError | None) -> None:
+        """One line for each partition, and one more if it could not be helped at first."""
+        reason = self._logs.data_dir.unreadable.get(name)
+        if isinstance(outcome, NewLeaderElected):
+            self._unserved.discard(name)
+            log.error("%s cannot be opened here (%s): another node leads it from now on", name, reason)
+        elif name not in self._unserved:
+            self._unserved.add(name)
+            log.error("%s is led here and cannot be opened (%s), and no other node can lead: %s", name, reason, outcome)
 
     async def _remove(self, name: TopicPartition) -> None:
         """Remove the files; until they are gone nothing is made under their name."""

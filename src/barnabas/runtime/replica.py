@@ -14,10 +14,11 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from barnabas.core.errors import BarnabasError, NotLeaderOrFollower, UnknownTopicOrPartition
+from barnabas.core.errors import BarnabasError, CutOff, NotLeaderOrFollower, UnknownTopicOrPartition
 from barnabas.core.fetched import FetchPartition
 from barnabas.core.model import TopicPartition
-from barnabas.core.replica.leader import IsrProposal, Leader, check_in_sync
+from barnabas.core.replica.leader import IsrProposal, Leader, Visits, check_in_sync
+from barnabas.core.replica.throttle import NOT_THROTTLED
 from barnabas.runtime.following import Following
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.watermark import Watermark
@@ -52,10 +53,12 @@ class Replica(Watermark):
         "_topic_id",
         "following",
         "is_alone",
+        "is_cut_off",
         "is_deleted",
         "is_led",
         "leader_epoch",
         "name",
+        "throttle",
     )
 
     def __init__(
@@ -74,6 +77,7 @@ class Replica(Watermark):
         self.leader_epoch = leader_epoch
         self.is_deleted = False
         self.is_led = True
+        self.is_cut_off = False
         self._logs = logs
         self._held: Log | None = None  # whoever leads
         self._log: Log | None = None  # the same while it is led here: so nobody else needs to look
@@ -81,6 +85,7 @@ class Replica(Watermark):
         self.following: Following | None = None
         self._replication = replication or _ALONE
         self.is_alone = len(self._replication.replicas) == 1
+        self.throttle = NOT_THROTTLED
         self._log_config = log_config
         self._is_synced = log_config.flush_policy is FlushPolicy.FSYNC
 
@@ -112,6 +117,16 @@ class Replica(Watermark):
     def is_here(self) -> bool:
         """Whether this node has a replica."""
         return self._replication.node_id in self._replication.replicas
+
+    @property
+    def in_sync(self) -> tuple[int, ...]:
+        """The ISR, as the metadata say."""
+        return self._replication.isr
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether this node is in the ISR."""
+        return self._replication.node_id in self._replication.isr
 
     @property
     def is_synced(self) -> bool:
@@ -193,6 +208,7 @@ class Replica(Watermark):
             return
         self.is_led, self.leader_epoch = True, leader_epoch
         self._leader = self.following = None
+        self._end_cut()
         self._begin_to_lead()
         self.fail_waiters(NotLeaderOrFollower(f"{self.name} is led in leader epoch {leader_epoch} now; try again"))
 
@@ -200,6 +216,7 @@ class Replica(Watermark):
         """Somebody else leads, or nobody: nothing is taken and nothing told here until `lead`."""
         was_led, self.is_led, self.leader_epoch = self.is_led, False, leader_epoch
         self._log = self._leader = self.following = None
+        self._end_cut()
         self._logs.replicas.discard(self)
         if was_led:
             self.fail_waiters(self._not_led())
@@ -253,10 +270,12 @@ class Replica(Watermark):
         now_ms = 0 if was_alone and self.is_alone else self._logs.replicas.now_ms()
         self._advance(leader.note_isr(isr=isr, replicas=replicas, partition_epoch=partition_epoch, now_ms=now_ms))
         if self.is_alone:
+            self._end_cut()
             self._logs.replicas.discard(self)
         else:
             leader.note_active(self._logs.replicas.active)
             self._logs.replicas.add(self)
+        self._wake_replicas()  # one that is no longer in sync, or no replica, is to be heard at its next fetch
 
     def _note_own(self, log: Log) -> None:
         """This node's own log has grown, or more of it is durable."""
@@ -294,6 +313,21 @@ class Replica(Watermark):
         if len(leader.isr) < len(self._replication.replicas):
             self._logs.replicas.doubt(self)
 
+    def rest(self, replica_id: int, broker_epoch: int, visits: Visits) -> bool:
+        """Whether a follower has everything, and need not be heard again until something changes here: then whoever
+        waits for something appended is called. `visits` says from now on when the follower fetches.
+        """
+        return self._leader is not None and self._leader.rest(replica_id, broker_epoch=broker_epoch, visits=visits)
+
+    def end_rest(self, replica_id: int) -> None:
+        """A follower fetches no longer."""
+        if self._leader is not None:
+            self._leader.end_rest(replica_id)
+
+    def note_start(self) -> None:
+        """The log starts at another offset: followers are to be told."""
+        self._wake_replicas()
+
     def find_follower(self, nodes: Collection[int], offset: int) -> int | None:
         """Of these nodes the one that a consumer at `offset` may read from, in the place of this one, which leads."""
         return None if self._leader is None else self._leader.most_caught_up(nodes, offset)
@@ -312,15 +346,52 @@ class Replica(Watermark):
         if self._leader is not None:
             self._advance(self._leader.refuse(proposal))
 
-    def check_in_sync(self) -> None:
-        """Refuse records that all in sync are to have while those are fewer than `min.insync.replicas`. With one
-        replica there is nothing to refuse: `is_alone` says so without a call.
+    @property
+    def may_answer(self) -> bool:
+        """Whether nobody else leads it, as far as it is led here: what is read now is the newest. True of this moment.
+
+        The only replica needs no lease: nobody else can lead.
         """
+        lease = self._logs.replicas.lease
+        return self.is_alone or lease is None or lease.holds()
+
+    def check_in_sync(self) -> None:
+        """Refuse records that all in sync are to have while those are fewer than `min.insync.replicas`, and any records
+        while it is cut off. With one replica there is nothing to refuse: `is_alone` says so without a call.
+        """
+        if self.is_cut_off:
+            raise self._cut_off()
         if self._leader is not None:
             self._leader.check_in_sync()
         else:  # of a partition without a log, which nothing makes that is refused
             _, replicas, isr, _, min_insync_replicas = self._replication
             check_in_sync(len(isr), of=len(replicas), min_insync_replicas=min_insync_replicas)
+
+    def look_for_cut(self, *, has_lease: bool, now_ms: int, silence_ms: int) -> bool:
+        """See whether it is led by a node that is cut off from the others, and act on it: while it is, no records are
+        taken, and whoever waits for an acknowledgement hears that at once, to find out who leads. What is committed can
+        be read all the same.
+        """
+        leader = self._leader
+        is_cut_off = leader is not None and not has_lease and leader.hears_too_few(now_ms=now_ms, silence_ms=silence_ms)
+        if not is_cut_off:
+            self._end_cut()
+        elif not self.is_cut_off:
+            self.is_cut_off = True
+            self._logs.replicas.cut_off[self.name] = None
+            if self._acks is not None:
+                self._acks.fail(self._cut_off())
+        return is_cut_off
+
+    def _end_cut(self) -> None:
+        if self.is_cut_off:
+            self.is_cut_off = False
+            self._logs.replicas.cut_off.pop(self.name, None)
+
+    def _cut_off(self) -> CutOff:
+        return CutOff(
+            f"another node may lead {self.name}: no controller has confirmed this one, and too few replicas fetch here"
+        )
 
     @property
     def knows_its_watermark(self) -> bool:
@@ -371,6 +442,11 @@ class Replica(Watermark):
         """The topic was deleted: waiters hear it; the files are removed by whoever deletes the topic."""
         self.is_deleted = True
         self._let_go(UnknownTopicOrPartition(f"{self.name} was deleted"))
+
+    def be_without_leader(self, leader_epoch: int, replication: Replication) -> None:
+        """Nobody leads. Who the replicas are counts all the same: whether this node has one, and must keep its log."""
+        self._set_replication(replication)
+        self.resign(leader_epoch)
 
     def leave(self, leader_epoch: int, replication: Replication) -> bool:
         """This node is no replica any more: it lets go of the log, whose files are to be removed if there is one."""

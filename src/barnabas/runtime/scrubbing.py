@@ -29,7 +29,7 @@ from barnabas.storage.segment import Segment
 
 log = get_logger("barnabas.scrub", is_limited=False)
 
-PIECE_BYTES: Final = 256 * 1024
+PIECE_WORK: Final = 256 * 1024  # bytes, and some more for each batch: see `damage.BATCH_WORK`
 MAX_SEARCH_BYTES: Final = 16 * 1024 * 1024
 MAX_PLACES: Final = 10_000  # that are told apart; more are counted once a round
 LOGS_PER_BREATH: Final = 50
@@ -57,7 +57,7 @@ class Scrubbing:
         """How many damaged places were found."""
 
     async def check_piece(self) -> int | None:
-        """Check the next piece; returns its size in bytes, or None at the end of a round."""
+        """Check the next piece; returns the work that it was, in bytes, or None at the end of a round."""
         if self._file is None:
             await self._load()
         if self._names is None:
@@ -113,7 +113,7 @@ class Scrubbing:
                 end,
                 min_offset=min_offset,
                 end_offset=end_offset,
-                max_bytes=PIECE_BYTES,
+                max_work=PIECE_WORK,
                 max_search_bytes=MAX_SEARCH_BYTES,
             )
 
@@ -121,18 +121,18 @@ class Scrubbing:
         try:
             checked = await self._offload.run(check)
         except OSError as error:
-            checked = Checked(end, min_offset)  # the rest of it is left to the next round
+            checked = Checked(end, min_offset, end - start)  # the rest of it is left to the next round
             if error.errno in (errno.EIO, errno.ENOENT):  # all others say nothing of the file
                 problem = str(error)
         if self._data_dir.logs.get(each.partition) is not each or each.cuts != cuts or segment.is_gone:
-            return checked.position - start
+            return checked.work
         if checked.damage is not None:
             damage = checked.damage
             self.note_found(each, segment, damage.position, damage.first_offset, damage.reason)
         elif problem is not None:
             self.note_found(each, segment, start, min_offset, problem)
         self._position, self._offset = checked.position, checked.next_offset
-        return checked.position - start
+        return checked.work
 
     def note_mended(self, segment: Segment) -> None:
         """Everything in a segment was repaired: what is found there from now on is new."""

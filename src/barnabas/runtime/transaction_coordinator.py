@@ -1,12 +1,15 @@
 """The transactional ids of one partition of `__transaction_state`, led here."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from barnabas.core.coordination import Outcome, TimerChange, Within
-from barnabas.core.transactions import old_encoding
+from barnabas.core.errors import BarnabasError
+from barnabas.core.transactions import listing, old_encoding
 from barnabas.core.transactions.decision import TransactionTimer
 from barnabas.core.transactions.encoding import decode, encode_key, encode_value
+from barnabas.core.transactions.ending import MarkersDue, markers_due
 from barnabas.core.transactions.expiring import timers_after_load
 from barnabas.core.transactions.records import TransactionEntry, TransactionRecord
 from barnabas.core.transactions.transactions import Transactions
@@ -74,3 +77,37 @@ class TransactionCoordinator(Coordinator[TransactionEntry]):
     def on_timer(self, key: Hashable) -> None:
         assert isinstance(key, TransactionTimer)
         self._on_timeout(self, key.transactional_id)
+
+    # What others look at, once the decisions that made it are on disk
+
+    async def markers_due(self, transactional_id: str) -> MarkersDue | None:
+        """The markers to write, once the decision is on disk: else a crash could undo that, but not the markers."""
+
+        def look() -> MarkersDue | None:
+            record = self.transactions.get(transactional_id)
+            return None if record is None else markers_due(record)
+
+        try:
+            return await self.read(look, is_own=True)
+        except BarnabasError:
+            return None  # it coordinates no more: whoever does next sees to it
+
+    async def list_transactions(
+        self, *, states: Collection[str], producer_ids: Collection[int], longer_than_ms: int, id_pattern: str | None
+    ) -> list[TransactionRecord]:
+        """The matching transactions."""
+        return await self.read(
+            partial(
+                listing.list_transactions,
+                self.transactions,
+                states=states,
+                producer_ids=producer_ids,
+                longer_than_ms=longer_than_ms,
+                id_pattern=id_pattern,
+                now_ms=self._clock.now_ms(),
+            )
+        )
+
+    async def describe(self, transactional_id: str) -> TransactionRecord:
+        """One transactional id."""
+        return await self.read(lambda: listing.describe(self.transactions, transactional_id))

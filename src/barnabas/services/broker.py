@@ -7,10 +7,12 @@ from barnabas.core.metadata.image import Image
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.cluster_metadata import ClusterMetadata
 from barnabas.runtime.controller_link import ControllerLink
+from barnabas.runtime.cut_off import CutOffWatch
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Threads
+from barnabas.runtime.own_addresses import OwnAddresses
 from barnabas.runtime.repairing import Repairing
 from barnabas.runtime.replicating.fetchers import Fetchers
 from barnabas.services.access import Access
@@ -37,6 +39,7 @@ class ReplicaParts(NamedTuple):
 
     fetchers: Fetchers
     in_sync: InSync
+    cut_off: CutOffWatch
     watching: Watching
     repairing: Repairing
 
@@ -65,6 +68,7 @@ class Broker:
     membership: Membership | None = None
     access: Access = field(default_factory=Access)
     metrics: Metrics = field(default_factory=Metrics)
+    own_addresses: OwnAddresses = field(default_factory=OwnAddresses)
     quorum: QuorumService | None = None
     link: ControllerLink | None = None  # None: there is no other node, and nothing is forwarded
     replicas: ReplicaParts | None = None  # None: there is no other node

@@ -10,6 +10,7 @@ are not fenced because the log is busy.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -22,6 +23,7 @@ from barnabas.core.metadata.brokers import (
     Registration,
     fence,
     heartbeat,
+    is_older_copy,
     left_without_records,
     register,
     take_producer_ids,
@@ -86,14 +88,20 @@ class Controller:
         *,
         node_id: int,
         session_timeout_ms: int,
+        max_lag_ms: int | None = None,
         formation: Formation,
         partitions: PartitionRules | None = None,
         assume: Callable[[Decide[Any]], Any] | None = None,
     ) -> None:
-        """`assume` applies what a disk without room cannot take: for the registration of this node itself."""
+        """`assume` applies what a disk without room cannot take: for the registration of this node itself.
+
+        `max_lag_ms`: how long leaders keep a replica in the ISR that does not fetch.
+        """
         self._metadata = metadata
         self._node_id = node_id
         self._timeout_ms = session_timeout_ms
+        self._lease_ms = session_timeout_ms if max_lag_ms is None else min(session_timeout_ms, max_lag_ms)
+        self._fencing: Counter[int] = Counter()  # nodes whose fencing may be decided, and not in the log yet
         self._formation = formation
         self._assume = assume
         self.partitions = ControlledPartitions(metadata, partitions or PartitionRules())
@@ -164,6 +172,7 @@ class Controller:
             self._note_own(sessions)
         node_id, epoch = registration.node_id, -1
         lost: list[str] = []
+        older: list[int] = []
 
         def decide(image: Image) -> MetadataDecision[int]:
             # Decisions are made one at a time, and the one before is in the log: this one is written at its end, or
@@ -181,6 +190,7 @@ class Controller:
             )
             epoch = decision.reply
             lost[:] = left_without_records(image, decision.records)
+            older[:] = [node_id] if is_older_copy(image, registration) else []
             if sessions is not None:
                 # From now on, not from when it is committed: whoever registers under the same id next is refused.
                 sessions.begin(node_id, epoch=epoch, now_ms=_now_ms())
@@ -189,6 +199,12 @@ class Controller:
 
         try:
             committed = await self._metadata.commit(decide)
+            if older:
+                log.warning(
+                    "the data directory of node %d is an older copy of the one that it was last registered with: the "
+                    "node is in sync with nothing until it has fetched what it lacks",
+                    node_id,
+                )
             _tell_lost(node_id, lost)
             return committed
         except BarnabasError as error:
@@ -221,7 +237,16 @@ class Controller:
         elif beat.wants_shutdown:
             # Everything by which it leaves is applied here: others have it once they have applied as much.
             sessions.note_leaving(beat.node_id, offset=self._metadata.applied_offset - 1)
-        return reply
+        return msgspec.structs.replace(
+            reply, lease_ms=self._lease_of(beat.node_id), decided_offset=self._metadata.end_offset
+        )
+
+    def _lease_of(self, node_id: int) -> int:
+        """For how long a heartbeat of now keeps others from leading, who may be elected by another controller, too."""
+        unconfirmed_ms = self._metadata.unconfirmed_ms
+        if unconfirmed_ms is None or self._fencing[node_id]:
+            return 0
+        return max(self._lease_ms - unconfirmed_ms, 0)
 
     async def allocate_producer_ids(self, node_id: int, epoch: int) -> range:
         """A block of producer ids, for a broker that is registered with this epoch; no two blocks overlap."""
@@ -317,10 +342,13 @@ class Controller:
             records = fence(image, node_id, rules=self.partitions.rules).records
             return MetadataDecision(records, bool(records))
 
+        self._fencing[node_id] += 1
         try:
             is_fenced = await self._metadata.commit(decide)
         except BrokerIdNotRegistered:
             is_fenced = False
+        finally:
+            self._fencing[node_id] -= 1
         if not sessions.has(node_id, now_ms=_now_ms()):
             sessions.end(node_id)
         return is_fenced

@@ -162,8 +162,14 @@ class PartitionCoordinators(Generic[C]):
         return coordinator if coordinator is not None and coordinator.is_following else None
 
     async def all_loaded(self) -> list[C]:
-        """Every coordinator of this node; none if there is no topic."""
-        return [await self._wait_loaded(index) for index in self._led()]
+        """Every coordinator of this node; none if there is no topic. Refused while another node may lead one of them:
+        those who ask for lists take COORDINATOR_NOT_AVAILABLE for a reason to ask again, and NOT_COORDINATOR not.
+        """
+        found = [await self._wait_loaded(index) for index in self._led()]
+        for each in found:
+            if not each.partition.may_answer:
+                raise CoordinatorNotAvailable(f"another node may lead {each.partition.name}; try again")
+        return found
 
     def available(self) -> Iterator[C]:
         """The coordinators that are loaded now."""

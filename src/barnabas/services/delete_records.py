@@ -33,7 +33,9 @@ async def delete_records(logs: Logs, topic: ServedTopic, partition: Partition, o
     await logs.flusher.wait_flushed(log, offset)
     if partition.find_log() is not log:  # meanwhile the topic may have been deleted, and then this says so
         return 0
-    return delete_before(log, offset)
+    start_offset = delete_before(log, offset)
+    partition.note_start()
+    return start_offset
 
 
 def _checked(partition: Partition, offset: int) -> int:

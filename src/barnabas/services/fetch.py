@@ -122,10 +122,17 @@ class Fetch:
         return found
 
     def look_for_replica(
-        self, partition: Partition, wanted: FetchPartition, replica: "Replica | None", *, max_bytes: int, is_first: bool
+        self,
+        partition: Partition,
+        wanted: FetchPartition,
+        replica: "FetchingReplica | None",
+        *,
+        max_bytes: int,
+        is_first: bool,
+        is_held_back: bool = False,
     ) -> Found:
         """The same for a replica, which gets everything up to the end of the log. With `replica` it is noted how far
-        that one has come: once for each request.
+        that one has come: once for each request. One that `is_held_back` gets no records for now.
         """
         check_leader_epoch(partition, wanted.current_leader_epoch)
         log = partition.find_log()
@@ -135,7 +142,7 @@ class Fetch:
             if wanted.damaged_offset >= 0:
                 partition.note_damage(wanted.damaged_offset)
             found.high_watermark = partition.high_watermark
-        if found.diverging is None and log is not None:
+        if found.diverging is None and log is not None and not is_held_back:
             self._locate(found, is_first=is_first)
         return found
 
@@ -227,7 +234,7 @@ class Fetch:
         return size
 
 
-class Replica(NamedTuple):
+class FetchingReplica(NamedTuple):
     """Who fetches to follow: a node, and the broker epoch of its registration."""
 
     node_id: int

@@ -41,6 +41,7 @@ class FetchInTurns:
         self._ahead: dict[Partition, None] = {}  # what is wanted of them is being synced
         self._news = asyncio.Event()
         self._is_hurried = False
+        self._begun: FetchRound | None = None
         self._watermarks = WatermarkNews(self.hurry)
 
     def hurry(self) -> None:
@@ -56,22 +57,31 @@ class FetchInTurns:
             wanted[PartitionKey(topic, each.partition)] = each
         now_s = asyncio.get_running_loop().time()
         session = await self._rounds.sessions.take_in_turns(request, wanted, now_s=now_s)
-        if session is not None and goes_on(request):
-            known = in_turns(list(session.partitions.items()), per_turn=PER_CHEAP_TURN)
-            wanted = {key: partition.wanted async for key, partition in known}
+        if session is not None:
+            self._rounds.visit(self._client, session, request)
+            if goes_on(request):
+                known = in_turns(list(session.ready), per_turn=PER_CHEAP_TURN)
+                wanted = {key: session.partitions[key].wanted async for key in known if key in session.partitions}
         request = request._replace(topics=[], forgotten=[])  # what is alive is gone over by the collector
         return FetchRound(self._rounds, self._client, request, wanted, session, self._room)
 
     async def finish(self, begun: FetchRound) -> None:
         """Look at all partitions, wait for as long as the client does, and read what was found."""
+        self._begun = begun
+        resting = begun.resting
         try:
-            async for key in in_turns(begun.wanted, per_turn=LOOKS_PER_TURN):
+            if resting is not None:
+                resting.listener = self
+            async for key in in_turns(list(begun.wanted), per_turn=LOOKS_PER_TURN):
                 self._look_at(begun, key)
             await self._wait(begun, lambda: begun.must_wait, until=self._began_at + begun.max_wait_s)
             until = asyncio.get_running_loop().time() + SYNC_WAIT_S
             await self._wait(begun, lambda: bool(self._ahead) and begun.has_nothing, until=until)
             await self._stop_waiting()
+            begun.look_at_news()
         finally:
+            if resting is not None and resting.listener is self:
+                resting.listener = None
             self._watermarks.cancel()
             for partition in self._parked:
                 self._leave(partition)
@@ -101,6 +111,18 @@ class FetchInTurns:
             self._ahead.pop(partition, None)
             self._grown[key] = None
             self._news.set()
+
+    def note_append(self, key: PartitionKey, partition: Partition) -> None:
+        """A partition that rested in the session of a follower may have records."""
+        if self._begun is not None:
+            self._begun.add(key, partition)
+            self._grown[key] = None
+            self._news.set()
+
+    def note_watermark(self, partition: Partition) -> None:
+        """The high watermark of a partition that rested has moved."""
+        if self._begun is not None and self._begun.passes_watermarks_on:
+            self._watermarks.note_growth(partition)
 
     async def _wait(self, begun: FetchRound, must_wait: Callable[[], bool], *, until: float) -> None:
         """Look at partitions that grow for as long as there is something to wait for."""

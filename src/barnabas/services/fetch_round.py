@@ -2,9 +2,9 @@
 hold.
 
 `FetchRounds.begin` looks at the partitions. A `FetchRound` that `is_ready` has enough records, or nothing to wait for;
-any other calls back when it is ready, or the client's wait time is up. Only sizes are looked at until then, so nothing
-is read twice. Then `read_now` reads what is in memory; False means that `read` must read the rest. An edge makes its
-answer from the partitions in `found` that belong in it (`is_told`).
+any other is waited for (`long_poll`) until it is, or the client's wait time is up. Only sizes are looked at until then,
+so nothing is read twice. Then `read_now` reads what is in memory; False means that `read` must read the rest. An edge
+makes its answer from the partitions in `found` that belong in it (`is_told`).
 
 A request for very many partitions takes turns with everything else: `fetch_in_turns`.
 
@@ -12,7 +12,6 @@ Must not know: where a request came from, and how it is answered.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final, Protocol, TypeGuard
 
@@ -21,15 +20,17 @@ from barnabas.core.access.resources import topic as topic_resource
 from barnabas.core.errors import BarnabasError, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.core.fetched import READ_COMMITTED, FetchPartition, FetchRequest, PartitionKey
 from barnabas.core.model import NO_NODE
+from barnabas.runtime.led_replicas import LedReplicas
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.watermark import GrowthWaiter
 from barnabas.services.access import Access
 from barnabas.services.closest_replicas import ClosestReplicas
-from barnabas.services.fetch import Fetch, Found, Replica
+from barnabas.services.fetch import Fetch, FetchingReplica, Found
 from barnabas.services.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchSession, FetchSessions, goes_on
+from barnabas.services.resting_partitions import RestingPartitions
 from barnabas.services.served import ServedTopics
 from barnabas.services.session import Session
-from barnabas.services.syncing import SYNC_WAIT_S, UnsyncedEnds
+from barnabas.services.syncing import UnsyncedEnds
 from barnabas.services.watermark_news import WatermarkNews
 
 MAX_AT_ONCE: Final = 128
@@ -84,11 +85,22 @@ class FetchRounds:
         session = None
         if request.session_id != NO_SESSION or request.session_epoch != FINAL_EPOCH:
             session = self.sessions.take(request, wanted, now_s=asyncio.get_running_loop().time())
-            if session is not None and goes_on(request):
-                wanted = {key: each.wanted for key, each in session.partitions.items()}
+            if session is not None:
+                self.visit(client, session, request)
+                if goes_on(request):
+                    wanted = {key: session.partitions[key].wanted for key in session.ready}
         begun = FetchRound(self, client, request, wanted, session, room)
         begun.look()
         return begun
+
+    def visit(self, client: Session, session: FetchSession, request: FetchRequest) -> None:
+        """A request of a session begins. A follower that may do so no longer is refused everything."""
+        session.visit(request, now_ms=LedReplicas.now_ms())
+        if session.resting is not None and not self.access.is_open:
+            try:
+                self.access.authorize(client, Operation.CLUSTER_ACTION, CLUSTER)
+            except BarnabasError:
+                session.resting.wake_all()
 
 
 class FetchRound:
@@ -158,7 +170,9 @@ class FetchRound:
     def must_wait(self) -> bool:
         """Whether there is less than `min_bytes`, and the client has not waited yet."""
         request = self._request
-        return self._size < request.min_bytes and request.max_wait_ms > 0 and not self._is_urgent and bool(self.wanted)
+        if self._size >= request.min_bytes or request.max_wait_ms <= 0 or self._is_urgent:
+            return False
+        return bool(self.wanted) or bool(self.resting)
 
     @property
     def has_nothing(self) -> bool:
@@ -177,10 +191,6 @@ class FetchRound:
         """Whether there is still nothing, and the noted partitions are not synced."""
         return self.has_nothing and bool(self._unsynced)
 
-    def call_when_ready(self, on_ready: Callable[[], None]) -> "LongPoll":
-        """Call back once, when there is enough or the wait time is up; returns an object to cancel or hurry it."""
-        return LongPoll(self, on_ready)
-
     @property
     def max_wait_s(self) -> float:
         """How long the client waits."""
@@ -195,13 +205,43 @@ class FetchRound:
         for key, wanted in self.wanted.items():
             self._look_at(key, wanted)
 
-    def look_at(self, key: PartitionKey) -> Found | BarnabasError:
-        """Look at one partition, in addition to what was found in the others."""
-        known = self.found.get(key)
-        if isinstance(known, Found):
-            self._size -= known.size
-        self._look_at(key, self.wanted[key])
+    def look_at(self, key: PartitionKey) -> Found | BarnabasError | None:
+        """Look at one partition, in addition to what was found in the others; None if it has left the session."""
+        wanted = self.wanted.get(key)
+        if wanted is None:
+            known = None if self._session is None else self._session.partitions.get(key)
+            if known is None:
+                return None
+            wanted = self.wanted[key] = known.wanted
+        found = self.found.get(key)
+        if isinstance(found, Found):
+            self._size -= found.size
+        self._look_at(key, wanted)
         return self.found[key]
+
+    @property
+    def resting(self) -> RestingPartitions | None:
+        """The partitions of a follower's session that are not looked at until they change."""
+        return None if self._session is None else self._session.resting
+
+    def add(self, key: PartitionKey, partition: Partition) -> None:
+        """A partition that rested when the request began is to be looked at, too. Its follower was heard already."""
+        if key not in self.wanted:
+            self.partitions[key] = partition
+
+    def find_news(self) -> list[PartitionKey]:
+        """The partitions of a follower's session that have changed since they were last told, and are not found yet."""
+        return [] if self.resting is None else [key for key in self.resting.ready if key not in self.found]
+
+    def look_at_news(self) -> None:
+        """Look at what has changed in resting partitions, to tell it along with the rest: of very many some."""
+        for key in self.find_news()[:MAX_AT_ONCE]:
+            partition = self.partitions.get(key)
+            if partition is None and self.resting is not None:
+                partition = self.resting.find(key)
+            if partition is not None:
+                self.add(key, partition)
+                self.look_at(key)
 
     def _look_at(self, key: PartitionKey, wanted: FetchPartition) -> None:
         max_bytes, is_first = self._max_bytes - self._size, self._size == 0
@@ -209,7 +249,14 @@ class FetchRound:
             if self.is_replica:
                 replica = None if key in self.partitions else self._replica
                 partition = self._partition(key)
-                found = self._fetch.look_for_replica(partition, wanted, replica, max_bytes=max_bytes, is_first=is_first)
+                found = self._fetch.look_for_replica(
+                    partition,
+                    wanted,
+                    replica,
+                    max_bytes=max_bytes,
+                    is_first=is_first,
+                    is_held_back=partition.throttle.sending is not None and self._is_held_back(partition),
+                )
             else:
                 partition = self._partition(key)
                 rack = self._request.rack
@@ -230,6 +277,15 @@ class FetchRound:
         if found.diverging is not None or found.preferred != NO_NODE:
             self._is_urgent = True
 
+    def _is_held_back(self, partition: Partition) -> bool:
+        """Whether a follower that is not in sync is throttled."""
+        replica_id, now_ms = self._request.replica_id, LedReplicas.now_ms()
+        return partition.throttle.holds_back(replica_id, partition.in_sync, now_ms=now_ms)
+
+    def _note_sent(self, partition: Partition, size: int) -> None:
+        replica_id, now_ms = self._request.replica_id, LedReplicas.now_ms()
+        partition.throttle.note_sent(replica_id, partition.in_sync, size, now_ms=now_ms)
+
     def _find_preferred(self, partition: Partition, wanted: FetchPartition) -> int:
         """The replica that a consumer should read a partition from instead, if there is one closer to it."""
         if self._closest is None or not partition.is_led or partition.is_alone:
@@ -244,8 +300,8 @@ class FetchRound:
         self._is_urgent = True
 
     @property
-    def _replica(self) -> Replica:
-        return Replica(self._request.replica_id, self._request.replica_epoch)
+    def _replica(self) -> FetchingReplica:
+        return FetchingReplica(self._request.replica_id, self._request.replica_epoch)
 
     def wait_at(self, partition: Partition, waiter: GrowthWaiter) -> None:
         """Have somebody called when a partition has more for this request."""
@@ -305,75 +361,15 @@ class FetchRound:
         """
         if self.is_replica and isinstance(found, Found) and found.partition.leader_epoch == found.leader_epoch:
             found.high_watermark = found.partition.high_watermark  # which may have moved since records were looked for
+        if (
+            self.is_replica
+            and isinstance(found, Found)
+            and found.records
+            and found.partition.throttle.sending is not None
+        ):
+            self._note_sent(found.partition, len(found.records))
         session = self._session
         return session is None or session.note_told(key, found, is_full=not goes_on(self._request))
-
-
-class LongPoll:
-    """Waits for the partitions of a round to grow.
-
-    If its time is up with nothing found, it waits a little longer for records that are being synced (`syncing`): a
-    client that was told that they are written must find them, however short its wait.
-    """
-
-    __slots__ = ("_is_done", "_is_overdue", "_is_scheduled", "_loop", "_news", "_on_ready", "_round", "_timer")
-
-    def __init__(self, waiting: FetchRound, on_ready: Callable[[], None]) -> None:
-        self._round = waiting
-        self._on_ready = on_ready
-        self._is_done = self._is_scheduled = self._is_overdue = False
-        self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(waiting.max_wait_s, self._on_time)
-        self._news = WatermarkNews(self.hurry) if waiting.passes_watermarks_on else None
-        if self._news is not None:
-            for key in waiting.partitions:
-                waiting.wait_for_watermark(key, self._news)
-        self._park()
-
-    def _park(self) -> None:
-        for partition in self._round.partitions.values():
-            self._round.wait_at(partition, self)
-
-    def note_growth(self, _: Partition) -> None:
-        """A partition has grown; look once for all that grew in this turn of the loop."""
-        if not self._is_scheduled and not self._is_done:
-            self._is_scheduled = True
-            self._loop.call_soon(self._look_again)
-
-    def _look_again(self) -> None:
-        self._is_scheduled = False
-        if self._is_done:
-            return
-        self._round.look()
-        if self._round.awaits_sync if self._is_overdue else self._round.must_wait:
-            self._park()
-        else:
-            self.hurry()
-
-    def _on_time(self) -> None:
-        """The client's wait time is up."""
-        if self._is_overdue or not self._round.note_unsynced():
-            self.hurry()
-            return
-        self._is_overdue = True
-        self._timer = self._loop.call_later(SYNC_WAIT_S, self._on_time)
-
-    def cancel(self) -> None:
-        """The client is gone."""
-        self._is_done = True
-        self._timer.cancel()
-        for partition in self._round.partitions.values():
-            partition.stop_waiting(self)
-        if self._news is not None:
-            self._news.cancel()
-            for partition in self._round.partitions.values():
-                partition.stop_waiting(self._news)
-
-    def hurry(self) -> None:
-        """Be ready now, with what is available."""
-        if not self._is_done:
-            self.cancel()
-            self._on_ready()
 
 
 def is_ahead(found: Found | BarnabasError) -> TypeGuard[Found]:

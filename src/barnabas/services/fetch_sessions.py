@@ -4,6 +4,7 @@ A session is soft state: if it is gone or out of sequence, the client is told so
 sessions is bounded: a new one replaces an idle one, or is not created.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -20,6 +21,7 @@ from barnabas.runtime.dice import Dice
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.turns import in_turns
 from barnabas.services.fetch import Found
+from barnabas.services.resting_partitions import RestingPartitions
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -48,6 +50,7 @@ class FetchSession:
     epoch: int
     last_used_at: float
     partitions: dict[PartitionKey, SessionPartition] = field(default_factory=dict)
+    resting: RestingPartitions | None = None  # of a follower
 
     def want(self, key: PartitionKey, wanted: FetchPartition) -> None:
         """Add a partition, or change what is requested of it."""
@@ -56,12 +59,43 @@ class FetchSession:
             self.partitions[key] = SessionPartition(wanted)
         else:
             known.wanted = wanted
+        if self.resting is not None:
+            self.resting.ready[key] = None
 
     def forget(self, key: PartitionKey) -> None:
         self.partitions.pop(key, None)
+        if self.resting is not None:
+            self.resting.forget(key)
+
+    @property
+    def ready(self) -> Iterable[PartitionKey]:
+        """The partitions to look at, in the order in which they are served next."""
+        return self.partitions if self.resting is None else self.resting.ready
+
+    @property
+    def ready_count(self) -> int:
+        """How many partitions are to be looked at."""
+        return len(self.partitions if self.resting is None else self.resting.ready)
+
+    def visit(self, request: FetchRequest, *, now_ms: int) -> None:
+        """A request is begun. Only what has changed is looked at for a follower."""
+        if request.replica_id < 0:
+            return
+        if self.resting is None:
+            self.resting = RestingPartitions()
+            self.resting.ready.update(dict.fromkeys(self.partitions))
+        self.resting.visit(request.replica_id, request.replica_epoch, now_ms=now_ms)
+
+    def end(self) -> None:
+        """Wait nowhere any more."""
+        if self.resting is not None:
+            self.resting.wake_all()
 
     def move_last(self, key: PartitionKey) -> None:
         """Move a partition that was served to the end, so that a busy one does not starve the others."""
+        if self.resting is not None:
+            self.resting.move_last(key)
+            return
         known = self.partitions.pop(key, None)
         if known is not None:
             self.partitions[key] = known
@@ -91,6 +125,8 @@ class FetchSession:
         known.high_watermark, known.log_start_offset = found.high_watermark, found.log_start_offset
         if found.records:
             self.move_last(key)
+        elif self.resting is not None:
+            self.resting.rest(key, found)
         return is_news or is_full
 
 
@@ -115,9 +151,9 @@ class FetchSessions:
         return len(self._sessions)
 
     def size_of(self, session_id: int) -> int:
-        """How many partitions a session has; 0 if it does not exist."""
+        """How many partitions of a session the next request looks at; 0 if it does not exist."""
         session = self._sessions.get(session_id)
-        return 0 if session is None else len(session.partitions)
+        return 0 if session is None else session.ready_count
 
     def take(
         self, request: FetchRequest, wanted: dict[PartitionKey, FetchPartition], *, now_s: float
@@ -168,7 +204,9 @@ class FetchSessions:
         return session
 
     def end(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.end()
 
     def go_on(
         self,
@@ -202,7 +240,7 @@ class FetchSessions:
         oldest = min(self._sessions.values(), key=lambda each: each.last_used_at, default=None)
         if oldest is None or now_s - oldest.last_used_at < EVICT_IDLE_S:
             return False
-        del self._sessions[oldest.session_id]
+        self.end(oldest.session_id)
         return True
 
     def _new_id(self) -> int:

@@ -12,9 +12,10 @@ from uuid import UUID
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.metadata.cluster import check_identity
 from barnabas.core.metadata.formation import Address, MetaProperties, Place, check_belongs, identity_of_new
+from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.names import METADATA_PARTITION
 from barnabas.core.raft.log_view import BOOTSTRAP_SNAPSHOT
-from barnabas.core.raft.voters import NO_VOTERS, Endpoint, ReplicaKey, Voter, VoterSet
+from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.core.uuids import id_text
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.metadata_log import METADATA_LOG_CONFIG
@@ -70,7 +71,7 @@ def voter_of(config: BrokerConfig, directory_id: UUID) -> Voter:
     port = at.port or listener.port
     if not port:
         raise InvalidConfig(f"the listener {listener} of a voter needs a port that other nodes can know")
-    return Voter(ReplicaKey(config.node_id, directory_id), (Endpoint(listener.name, host, port),))
+    return Voter(ReplicaKey(config.node_id, directory_id), (VoterEndpoint(listener.name, host, port),))
 
 
 def configured_voters(config: BrokerConfig, meta: MetaProperties) -> VoterSet:
@@ -80,7 +81,8 @@ def configured_voters(config: BrokerConfig, meta: MetaProperties) -> VoterSet:
         names = config.quorum.controller_listener_names
         listener = names[0].upper() if names else "CONTROLLER"
         return VoterSet.of(
-            Voter(ReplicaKey(node_id), (Endpoint(listener, host, port),)) for node_id, (host, port) in fixed.items()
+            Voter(ReplicaKey(node_id), (VoterEndpoint(listener, host, port),))
+            for node_id, (host, port) in fixed.items()
         )
     return VoterSet.of([Voter(ReplicaKey(meta.node_id, meta.directory_id))]) if place_of(config).is_alone else NO_VOTERS
 
@@ -117,20 +119,31 @@ def _has_partitions(disk: Disk, path: str) -> bool:
     return disk.exists(path) and any(parse_partition(name) is not None for name in disk.list_dir(path))
 
 
-def _check_no_vote_is_lost(path: str, node_id: int, voters: VoterSet) -> None:
-    """Refuse a directory whose identity is gone while its log says that it votes: under a new id it would not.
+def _check_no_identity_is_lost(path: str, node_id: int, voters: VoterSet, image: Image) -> None:
+    """Refuse a directory whose identity is gone: its log is that of a cluster whose nodes are known by directories.
 
-    Whether it is the directory that has the vote, its log cannot tell: every node's log names all voters.
+    Under a new id the node would have no vote, and count as one whose disk is lost. Whether it is the very directory
+    that the log names, the log cannot tell: every node's log names all voters.
     """
-    listed = voters.by_id(node_id)
-    if listed is not None and listed.key.directory_id is not None:
-        directory_id = id_text(listed.key.directory_id)
+    listed, known = voters.by_id(node_id), image.nodes.get(node_id)
+    votes_with = None if listed is None else listed.key.directory_id
+    directory_id = votes_with or (None if known is None else known.directory_id)
+    if directory_id is None and not any(voter.key.directory_id for voter in voters.voters):
+        return
+    lost = f"{path}/meta.properties has been lost"
+    if directory_id is None:
         raise InvalidConfig(
-            f"{path}/meta.properties has been lost, and node {node_id} votes in the quorum with the data directory "
-            f"{directory_id}. Restore the file, or write it again if this is that directory: version=1, cluster.id, "
-            f"node.id={node_id} and directory.id={directory_id}, a line each. If it is another, empty it, have the "
-            "voter removed from the quorum, and format the directory"
+            f"{lost}, which says by which directory.id the cluster knows node {node_id}. Restore the file from a "
+            "backup; or empty the directory and format it, and the node fetches what other nodes have replicas of"
         )
+    knows = f"node {node_id} votes in the quorum with" if votes_with else f"the cluster knows node {node_id} by"
+    remedy = "have the voter removed from the quorum, and format" if votes_with else "and format"
+    cluster = "" if image.cluster_id is None else f"={image.cluster_id}"
+    raise InvalidConfig(
+        f"{lost}, and {knows} the data directory {id_text(directory_id)}. Restore the file, or write it again if this "
+        f"is that directory: version=1, cluster.id{cluster}, node.id={node_id} and directory.id="
+        f"{id_text(directory_id)}, a line each. If it is another, empty it, {remedy} the directory"
+    )
 
 
 def _adopt(data_dir: DataDir, config: BrokerConfig, place: Place, dice: Dice) -> MetaProperties:
@@ -146,8 +159,8 @@ def _adopt(data_dir: DataDir, config: BrokerConfig, place: Place, dice: Dice) ->
             snapshots.remove(BOOTSTRAP_SNAPSHOT)  # of a format that was interrupted, for a directory with another id
         itself = ReplicaKey(place.node_id)
         loaded = load_metadata(log, replica=itself, static_voters=VoterSet.of([Voter(itself)]))
-    if loaded.voters:
-        _check_no_vote_is_lost(data_dir.path, place.node_id, loaded.voters[-1].voters)
+    voters = loaded.voters[-1].voters if loaded.voters else NO_VOTERS
+    _check_no_identity_is_lost(data_dir.path, place.node_id, voters, loaded.image)
     try:
         check_identity(loaded.image, node_id=place.node_id, cluster_id=place.cluster_id)
     except InvalidConfig as refusal:

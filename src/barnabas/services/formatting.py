@@ -11,7 +11,7 @@ from barnabas.core.errors import InvalidConfig
 from barnabas.core.metadata.formation import MetaProperties
 from barnabas.core.metadata.names import METADATA_PARTITION
 from barnabas.core.raft.log_view import BOOTSTRAP_SNAPSHOT
-from barnabas.core.raft.voters import NO_VOTERS, Endpoint, ReplicaKey, Voter, VoterSet
+from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.core.uuids import parse_id
 from barnabas.services.formation import place_of, voter_of
 from barnabas.services.settings.broker_config import BrokerConfig
@@ -74,7 +74,7 @@ def _parse_controller(text: str, listener: str) -> Voter:
         key = ReplicaKey(int(node_id), parse_id(directory))
     except ValueError as problem:
         raise InvalidConfig(f"--initial-controllers cannot have {text!r}: {problem}") from None
-    return Voter(key, (Endpoint(listener, host.strip("[]"), int(port)),))
+    return Voter(key, (VoterEndpoint(listener, host.strip("[]"), int(port)),))
 
 
 def directory_id_in(voters: VoterSet, node_id: int) -> UUID | None:

@@ -276,10 +276,10 @@ class GroupService:
 
     async def _expire_group(self, coordinator: GroupCoordinator, group: str) -> int:
         """A group with very many offsets is several decisions."""
-        count = removed = await coordinator.commit(self._expiring(coordinator, group))
+        count = removed = await coordinator.commit(self._expiring(coordinator, group), is_own=True)
         while removed >= OFFSETS_PER_TURN:
             await next_turn()
-            removed = await coordinator.commit(self._expiring(coordinator, group))
+            removed = await coordinator.commit(self._expiring(coordinator, group), is_own=True)
             count += removed
         return count
 

@@ -2,7 +2,7 @@
 
 What to ask the controller for `core.replica.leader` decides; here it is asked, for many partitions at once. A proposal
 counts until the metadata say what became of it, so it is repeated until the controller has answered. One that is
-refused for certain no longer counts.
+refused for certain no longer counts; that a replica is not eligible is certain once the metadata here say so, too.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from barnabas.core.errors import (
     BrokerIdNotRegistered,
     ControllerBusy,
     FencedLeaderEpoch,
+    IneligibleReplica,
     InvalidUpdateVersion,
     NewLeaderElected,
     NotController,
@@ -133,12 +134,20 @@ class InSync:
         if outcome is None or isinstance(outcome, OUTDATED):
             self._taken[partition] = proposal
             return True
-        if isinstance(outcome, UNKNOWN):
+        if isinstance(outcome, UNKNOWN) or (isinstance(outcome, IneligibleReplica) and self._seem_eligible(proposal)):
             self._replicas.doubt(partition)
             return False
         log.info("%s: its ISR is not changed: %s", partition.name, outcome)
         partition.refuse(proposal)
         return True
+
+    def _seem_eligible(self, proposal: IsrProposal) -> bool:
+        """Whether the metadata here do not say yet who of these is not eligible.
+
+        The refusal may be that of another try, and an earlier one, of which no answer came, may have been carried out
+        before the replica went. Metadata that have the one have the other. Until then the proposal counts.
+        """
+        return all(epoch >= 0 and self._replicas.active.get(node) == epoch for node, epoch in proposal.isr)
 
     # The high watermarks
 

@@ -29,13 +29,15 @@ from barnabas.core.errors import (
     StaleBrokerEpoch,
     UnsupportedVersion,
 )
-from barnabas.core.metadata.brokers import Heartbeat, HeartbeatReply, Registration
+from barnabas.core.metadata.brokers import NO_GENERATION, NO_LEASE_SAID, Heartbeat, HeartbeatReply, Registration
 from barnabas.core.metadata.isr import IsrChange
 from barnabas.core.metadata.records import Endpoint, MetadataRecord, NodeRecord
+from barnabas.runtime.broker_lease import BrokerLease
 from barnabas.runtime.cluster_metadata import ClusterMetadata
 from barnabas.runtime.log_lines import get_logger
 from barnabas.services.controller import Controller, ControllerCalls
 from barnabas.services.features import SUPPORTED_FEATURES
+from barnabas.storage.generation import Generation
 
 log = get_logger("barnabas.membership")
 
@@ -44,6 +46,9 @@ LEAVING_BEAT_S: Final = 0.1
 """How often a broker that leaves asks whether it may go."""
 LEAVING_PATIENCE_S: Final = 3.0
 """How long a broker that leaves waits for a controller to answer: if all nodes stop, the last find none."""
+PATIENCE_S: Final = 8.0
+"""How long a broker that starts waits for a controller before it says so; nodes that start together take moments."""
+TOLD_AGAIN_S: Final = 30.0
 NOT_REGISTERED: Final = -1
 
 PASSING: Final = (NotController, PeerError, ControllerBusy, RequestTimedOut)
@@ -75,13 +80,17 @@ class Membership:
         *,
         controller: Controller | None,
         remote: ControllerCalls | None,
+        lease: BrokerLease | None = None,
     ) -> None:
-        """`controller`: that of this node, if it may become active. `remote`: the way to any other; None: alone."""
+        """`controller`: that of this node, if it may become active. `remote`: the way to any other; None: alone.
+        `lease`: what heartbeats renew; None where nobody needs one.
+        """
         assert controller is not None or remote is not None
         self._metadata = metadata
         self._config = config
         self._controller = controller
         self._remote = remote
+        self._lease = lease
         self._registration: Registration | None = None
         self._wakeup = asyncio.Event()
         self._unfenced = asyncio.Event()
@@ -128,11 +137,17 @@ class Membership:
     # Registering
 
     async def start(
-        self, endpoints: Sequence[Endpoint], *, cluster_id: str | None = None, was_clean: bool = True
+        self,
+        endpoints: Sequence[Endpoint],
+        *,
+        cluster_id: str | None = None,
+        was_clean: bool = True,
+        generation: Generation | None = None,
     ) -> None:
         """Register, however long that takes without a controller; raises what no other try would change.
 
-        `was_clean`: whether it stopped cleanly the last time. It then says with which epoch that was.
+        `was_clean`: whether it stopped cleanly the last time. It then says with which epoch that was. `generation`: of
+        its data directory, by which an older copy is told.
         """
         config = self._config
         before = self._metadata.image.nodes.get(config.node_id)
@@ -144,6 +159,8 @@ class Membership:
             cluster_id=cluster_id,
             previous_epoch=before.epoch if was_clean and before is not None else None,
             rack=config.rack,
+            generation=NO_GENERATION if generation is None else generation.current,
+            previous_generation=None if generation is None else generation.previous,
             features=tuple((name, lowest, highest) for name, (lowest, highest) in sorted(SUPPORTED_FEATURES.items())),
         )
         await self._register(self._registration)
@@ -154,12 +171,21 @@ class Membership:
         # begins all sessions anew.
         patience_s = 1.5 * self._config.session_timeout_ms / 1000
         given_up_at, asked = loop.time() + patience_s, self._metadata.quorum.leader_epoch
+        told_at = loop.time() + PATIENCE_S
         while True:
             try:
                 self.epoch = await self._register_once(registration)
                 break
             except PASSING as refusal:
-                log.info("not registered with a controller yet: %s", refusal)
+                if loop.time() < told_at:
+                    log.info("not registered with a controller yet: %s", refusal)
+                else:
+                    told_at = loop.time() + TOLD_AGAIN_S
+                    log.warning(
+                        "waiting for a controller, without which this node cannot serve: %s. Check that controllers "
+                        "run and that controller.quorum.bootstrap.servers names their listeners for controllers",
+                        refusal,
+                    )
             except DuplicateBrokerRegistration as refusal:
                 if asked != self._metadata.quorum.leader_epoch:
                     given_up_at, asked = loop.time() + patience_s, self._metadata.quorum.leader_epoch
@@ -243,15 +269,24 @@ class Membership:
 
     async def _beat(self) -> HeartbeatReply:
         self._wakeup.clear()
-        return await self._calls().heartbeat(
-            Heartbeat(
-                node_id=self._config.node_id,
-                epoch=self.epoch,
-                metadata_offset=self._metadata.applied_offset - 1,
-                wants_fence=self.wants_fence or not self.is_applied,  # its registration may be behind what Raft wrote
-                wants_shutdown=self._is_leaving,
-            )
+        beat = Heartbeat(
+            node_id=self._config.node_id,
+            epoch=self.epoch,
+            metadata_offset=self._metadata.applied_offset - 1,
+            wants_fence=self.wants_fence or not self.is_applied,  # its registration may be behind what Raft wrote
+            wants_shutdown=self._is_leaving,
         )
+        if self._lease is None:
+            return await self._calls().heartbeat(beat)
+        if beat.wants_fence or beat.wants_shutdown:
+            self._lease.end()  # whoever leads next need not wait for this broker
+            return await self._calls().heartbeat(beat)
+        sent_ms = self._lease.now_ms()
+        reply = await self._calls().heartbeat(beat)
+        lease_ms = self._config.session_timeout_ms if reply.lease_ms == NO_LEASE_SAID else reply.lease_ms
+        if not self._is_leaving:
+            self._lease.note_answer(sent_ms=sent_ms, lease_ms=lease_ms, decided_offset=reply.decided_offset)
+        return reply
 
     async def _pause(self) -> None:
         """Until the next heartbeat is due, or there is news for the controller."""

@@ -8,7 +8,7 @@ from barnabas.core.model import TopicPartition
 from barnabas.runtime.log_lines import get_logger
 from barnabas.services.served import ServedTopics
 from barnabas.storage.data_dir import DataDir
-from barnabas.storage.recovery import RecoveryReport
+from barnabas.storage.recovery_report import RecoveryReport
 
 log = get_logger("barnabas.node", is_limited=False)
 

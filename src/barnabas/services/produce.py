@@ -187,7 +187,7 @@ class Produce:
             verified.guard_of(partition)  # refused before it is opened, if it is
         config = topic.config
         opened = await self._offload.run(lambda: self._open(checked, config, now_ms=now_ms))
-        if acks == ACKS_ALL and not partition.is_alone:
+        if not partition.is_alone and (acks == ACKS_ALL or partition.is_cut_off):
             partition.check_in_sync()  # once more: replicas may have fallen behind meanwhile
         return _append_checked(partition, opened, verified, now_ms=self._clock.now_ms())
 
@@ -290,7 +290,7 @@ class Produce:
             _check_not_ahead(max_timestamp, config)
         if config.delivery_semantics is not None:
             _check_semantics(config.delivery_semantics, acks=acks, is_idempotent=producer_id >= 0)
-        if acks == ACKS_ALL and not partition.is_alone:
+        if not partition.is_alone and (acks == ACKS_ALL or partition.is_cut_off):
             partition.check_in_sync()
         return records
 

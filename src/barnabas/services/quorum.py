@@ -11,6 +11,9 @@ from barnabas.core.errors import (
     InconsistentClusterId,
     InvalidRequest,
     NotLeaderOrFollower,
+    PeerError,
+    RequestTimedOut,
+    UnsupportedVersion,
 )
 from barnabas.core.metadata.quorum import Quorum
 from barnabas.core.raft.messages import (
@@ -21,12 +24,13 @@ from barnabas.core.raft.messages import (
 from barnabas.core.raft.node import RaftNode
 from barnabas.core.raft.output import Output
 from barnabas.core.raft.state import Leader
-from barnabas.core.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from barnabas.core.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.runtime.metadata_log import MetadataLog
 from barnabas.runtime.raft_driver import Answer
 from barnabas.runtime.raft_driver.peers import WirePeers, choose_endpoint
 from barnabas.runtime.raft_driver.wire_answers import LeaderAt
 from barnabas.runtime.raft_driver.wire_requests import check_cluster
+from barnabas.services.features import KRAFT_VERSION
 
 Change: TypeAlias = Callable[[RaftNode, object, int], Output]
 
@@ -72,14 +76,14 @@ class QuorumService:
         """Where a leader is found, if that is known."""
         return None if self.peers is None else self.peers.leader_at(leader_id)
 
-    async def handle(self, request: Request, *, endpoints: Sequence[Endpoint] = ()) -> Answer:
+    async def handle(self, request: Request, *, endpoints: Sequence[VoterEndpoint] = ()) -> Answer:
         """Answer another node of the quorum. `endpoints`: where a leader that announces itself listens."""
         answer = await self._metadata.driver.handle(request)
         if isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
             self._note_leader(request.leader_id, answer, endpoints)
         return answer
 
-    def _note_leader(self, leader_id: int, answer: Answer, endpoints: Sequence[Endpoint]) -> None:
+    def _note_leader(self, leader_id: int, answer: Answer, endpoints: Sequence[VoterEndpoint]) -> None:
         response = answer.response
         if self.peers is not None and response.refusal is None and response.leader_id == leader_id:
             self.peers.note_endpoints(leader_id, endpoints)
@@ -92,9 +96,31 @@ class QuorumService:
         _check_key(voter.key)
         if choose_endpoint(voter.endpoints, "") is None:
             raise InvalidRequest(f"the request does not say where node {voter.key.node_id} listens for controllers")
+        self._metadata.driver.node.check_can_add(voter.key)
+        await self._probe(voter)
         await self._metadata.driver.change_voters(
             lambda node, token, now_ms: node.add_voter(voter, token, now_ms=now_ms), is_awaited=is_awaited
         )
+
+    async def _probe(self, voter: Voter) -> None:
+        """Have a node say, where it is to listen, that it knows what the voters are written in: if it cannot be reached
+        there, or cannot read that, its vote would be missing from the moment that it counts.
+        """
+        if self.peers is None:
+            return
+        node_id, level = voter.key.node_id, self.kraft_version
+        try:
+            features = await self.peers.features_of(voter)
+        except PeerError as error:
+            raise RequestTimedOut(
+                f"node {node_id} does not answer where it is to listen for controllers: {error}"
+            ) from error
+        except UnsupportedVersion as error:
+            raise InvalidRequest(f"node {node_id} does not say which features it knows: {error}") from error
+        known = features.get(KRAFT_VERSION, range(0))
+        if level not in known:
+            says = f"{known.start} to {known.stop - 1}" if known else "none"
+            raise InvalidRequest(f"node {node_id} does not know level {level} of {KRAFT_VERSION}, it knows {says}")
 
     async def remove_voter(self, key: ReplicaKey, *, cluster_id: str | None = None) -> None:
         """Have a voter vote no more; returns when that is committed."""

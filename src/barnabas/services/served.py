@@ -25,13 +25,14 @@ from barnabas.core.metadata.records import (
     TopicRecord,
 )
 from barnabas.core.model import TopicPartition
+from barnabas.core.replica.throttle import NOT_THROTTLED, Throttle, is_listed
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.replica import Replication
 from barnabas.runtime.replicating.fetchers import Fetchers
-from barnabas.runtime.replicating.session import Place
+from barnabas.runtime.replicating.session import TopicIdPartition
 from barnabas.runtime.turns import pieces
 from barnabas.services.settings import TopicConfig
 from barnabas.services.settings.topic_config import opens_batches
@@ -162,6 +163,8 @@ class ServedTopics:
                 replication=replication,
                 topic_id=record.topic_id,
             )
+            if topic.config.leader_throttled_replicas or topic.config.follower_throttled_replicas:
+                partition.throttle = self._throttle(topic, record.partition)
             if record.leader != self._node_id or not is_alone:
                 self._give_role(partition, record, replication)  # a new one is led here, alone
             if partition.name in data_dir.logs and data_dir.topic_ids.get(partition.name) == record.topic_id:
@@ -183,7 +186,7 @@ class ServedTopics:
             if partition.leave(record.leader_epoch, replication):
                 self._remove_replica(partition)
         elif record.leader == NO_LEADER:
-            partition.resign(record.leader_epoch)
+            partition.be_without_leader(record.leader_epoch, replication)
         else:
             partition.follow(record.leader_epoch, record.leader, replication)
 
@@ -191,7 +194,7 @@ class ServedTopics:
         """Fetch a partition from its leader, if it has another one."""
         if self._fetchers is None or partition.topic_id is None:
             return
-        place = Place(partition.topic_id, partition.name.partition)
+        place = TopicIdPartition(partition.topic_id, partition.name.partition)
         if partition.following is None:
             self._fetchers.leave(place)
         else:
@@ -219,8 +222,20 @@ class ServedTopics:
         if topic is not None:
             topic.config = self._resolve(name)
             topic.must_open = _must_open(name, topic.config)
-            for partition in topic.partitions.values():
+            for number, partition in topic.partitions.items():
                 partition.configure(topic.config.log, min_insync_replicas=topic.config.min_insync_replicas)
+                partition.throttle = self._throttle(topic, number)
+
+    def _throttle(self, topic: ServedTopic, partition: int) -> Throttle:
+        """What limits how fast a replica that is not in sync is copied, from here or to here."""
+        sending, fetching = topic.config.leader_throttled_replicas, topic.config.follower_throttled_replicas
+        if not sending and not fetching:
+            return NOT_THROTTLED
+        replicas = self._logs.replicas
+        return Throttle(
+            replicas.sending if is_listed(sending, partition, self._node_id) else None,
+            replicas.fetching if is_listed(fetching, partition, self._node_id) else None,
+        )
 
     def _remove_topic(self, topic_id: UUID) -> None:
         topic = self.by_id.pop(topic_id)

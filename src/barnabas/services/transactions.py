@@ -9,8 +9,7 @@ answered when its markers are durable, so that committed records can be read onc
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from barnabas.core.coordination import Outcome
 from barnabas.core.errors import (
@@ -24,16 +23,13 @@ from barnabas.core.errors import (
 from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.core.metadata.records import NO_LEADER, MetadataRecord, PartitionRecord, RemoveTopicRecord
 from barnabas.core.model import NO_PRODUCER_ID, TopicPartition
-from barnabas.core.transactions import listing
 from barnabas.core.transactions.decision import TransactionDecision
 from barnabas.core.transactions.ending import (
     Ended,
-    MarkersDue,
     TransactionEnd,
     decide_abort_expired,
     decide_complete,
     decide_end,
-    markers_due,
     needs_producer_id,
 )
 from barnabas.core.transactions.expiring import decide_expiry
@@ -58,12 +54,19 @@ from barnabas.services.transaction_routing import AdmissionRouter, MarkerRouter
 log = get_logger("barnabas.transactions")
 
 SETTLE_WAIT_S: Final = 5.0  # less than any client waits for an answer
-RETRY_S: Final = 0.5  # between attempts to write markers
+RETRY_S: Final = 0.5  # between attempts to write markers, or to abort what takes too long
 EPOCHS_VERSION: Final = 2  # the version of transactions that has an epoch for each (KIP-890)
 EXPIRED_AT_ONCE: Final = 1000
 
 # Partitions that need no marker: they are gone, or have one of a later transaction.
 _OVER: Final = (UnknownTopicOrPartition, InvalidProducerEpoch, TransactionCoordinatorFenced)
+
+
+class _Ending(NamedTuple):
+    """The task that writes the markers of a transaction, for a coordinator that may be replaced meanwhile."""
+
+    coordinator: TransactionCoordinator
+    task: asyncio.Task[None]
 
 
 class TransactionService:
@@ -102,7 +105,7 @@ class TransactionService:
             served=served,
             topics=topics,
         )
-        self._ending: dict[str, asyncio.Task[None]] = {}  # those whose markers are being written
+        self._ending: dict[str, _Ending] = {}  # those whose markers are being written
         self._tasks: asyncio.TaskGroup | None = None
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -113,8 +116,8 @@ class TransactionService:
     def close(self) -> None:
         """Stop coordinating."""
         self._coordinators.close()
-        for task in self._ending.values():
-            task.cancel()
+        for ending in self._ending.values():
+            ending.task.cancel()
 
     def apply(self, records: Sequence[MetadataRecord]) -> None:
         """Leaders may have changed, and topics may have been deleted, including `__transaction_state`."""
@@ -255,20 +258,21 @@ class TransactionService:
         """Return when no transaction of an id is ending, or when that takes long."""
         ending = self._ending.get(transactional_id)
         if ending is not None:
-            await asyncio.wait([ending], timeout=SETTLE_WAIT_S)
+            await asyncio.wait([ending.task], timeout=SETTLE_WAIT_S)
 
     def _begin_ending(self, coordinator: TransactionCoordinator, transactional_id: str) -> None:
         """Start writing the markers of a prepared transaction."""
         before = self._ending.get(transactional_id)
-        if before is not None and not before.done():
-            return
+        if before is not None and before.coordinator is coordinator and not before.task.done():
+            return  # of one that coordinated earlier, the task ends without having done it
         task = self._begin(self._write_markers(coordinator, transactional_id))
         if task is not None:
-            self._ending[transactional_id] = task
+            self._ending[transactional_id] = _Ending(coordinator, task)
             task.add_done_callback(lambda done: self._forget_ending(transactional_id, done))
 
     def _forget_ending(self, transactional_id: str, done: asyncio.Task[None]) -> None:
-        if self._ending.get(transactional_id) is done:
+        ending = self._ending.get(transactional_id)
+        if ending is not None and ending.task is done:
             del self._ending[transactional_id]
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
@@ -283,7 +287,7 @@ class TransactionService:
     async def _write_markers(self, coordinator: TransactionCoordinator, transactional_id: str) -> None:
         said: set[str] = set()
         while coordinator.is_available:
-            due = await _markers_due(coordinator, transactional_id)
+            due = await coordinator.markers_due(transactional_id)
             if due is None:
                 return
             end = TransactionEnd(
@@ -294,8 +298,8 @@ class TransactionService:
             if not failed and coordinator.is_available:
                 # Nobody waits for this to be durable: should it be lost, the markers are found to be there.
                 complete = decide_complete(coordinator.transactions, transactional_id, now_ms=self._clock.now_ms())
-                coordinator.carry_out(Outcome(complete.records, (), complete.timers))
-                return
+                if coordinator.carry_out(Outcome(complete.records, (), complete.timers)):
+                    return
             for text in sorted({f"{name}: {error}" for name, error in failed.items()} - said):
                 log.warning("no marker yet for transaction '%s' in %s", transactional_id, text)
                 said.add(text)  # once: it may be tried until somebody has repaired that partition
@@ -313,21 +317,37 @@ class TransactionService:
         self._begin(self._abort_expired(coordinator, transactional_id))
 
     async def _abort_expired(self, coordinator: TransactionCoordinator, transactional_id: str) -> None:
+        """Abort a transaction that takes too long. While that cannot be written it is tried again: its timer has fired,
+        and what it wrote keeps readers waiting. Whoever coordinates it next starts a timer of its own.
+        """
+        said: set[str] = set()
+        while True:
+            try:
+                is_prepared = await self._try_to_abort(coordinator, transactional_id)
+                break
+            except BarnabasError as refusal:
+                if str(refusal) not in said:
+                    log.warning(
+                        "the transaction of '%s' timed out and could not be aborted: %s", transactional_id, refusal
+                    )
+                    said.add(str(refusal))
+            if not (coordinator.is_available and coordinator.is_current):
+                return
+            await asyncio.sleep(RETRY_S)
+        if is_prepared:
+            log.info("the transaction of '%s' timed out", transactional_id)
+
+    async def _try_to_abort(self, coordinator: TransactionCoordinator, transactional_id: str) -> bool:
         next_id = NO_PRODUCER_ID
         if needs_producer_id(coordinator.transactions, transactional_id):
             with suppress(BarnabasError):  # without one it is tried again soon
                 next_id = await self._producer_ids.take()
-        try:
-            is_prepared = await coordinator.commit(
-                lambda: decide_abort_expired(
-                    coordinator.transactions, transactional_id, next_producer_id=next_id, now_ms=self._clock.now_ms()
-                )
-            )
-        except BarnabasError as refusal:
-            log.warning("the transaction of '%s' timed out and could not be aborted: %s", transactional_id, refusal)
-            return
-        if is_prepared:
-            log.info("the transaction of '%s' timed out", transactional_id)
+        return await coordinator.commit(
+            lambda: decide_abort_expired(
+                coordinator.transactions, transactional_id, next_producer_id=next_id, now_ms=self._clock.now_ms()
+            ),
+            is_own=True,
+        )
 
     async def run_expiry(self) -> None:
         """Expire transactional ids regularly, forever."""
@@ -342,7 +362,7 @@ class TransactionService:
             expired = EXPIRED_AT_ONCE
             while expired == EXPIRED_AT_ONCE:
                 try:
-                    expired = await coordinator.commit(self._expiring(coordinator))
+                    expired = await coordinator.commit(self._expiring(coordinator), is_own=True)
                 except BarnabasError:
                     break  # it has ended, and said why
                 count += expired
@@ -380,16 +400,8 @@ class TransactionService:
         """The matching transactions that this node coordinates."""
         found: list[TransactionRecord] = []
         for coordinator in await self._coordinators.all_loaded():
-            found += await coordinator.read(
-                partial(
-                    listing.list_transactions,
-                    coordinator.transactions,
-                    states=states,
-                    producer_ids=producer_ids,
-                    longer_than_ms=longer_than_ms,
-                    id_pattern=id_pattern,
-                    now_ms=self._clock.now_ms(),
-                )
+            found += await coordinator.list_transactions(
+                states=states, producer_ids=producer_ids, longer_than_ms=longer_than_ms, id_pattern=id_pattern
             )
         return sorted(found, key=lambda record: record.transactional_id)
 
@@ -398,17 +410,4 @@ class TransactionService:
         if not transactional_id:
             raise InvalidRequest("a transactional id cannot be empty")
         coordinator = await self._coordinators.of(transactional_id)
-        return await coordinator.read(lambda: listing.describe(coordinator.transactions, transactional_id))
-
-
-async def _markers_due(coordinator: TransactionCoordinator, transactional_id: str) -> MarkersDue | None:
-    """The markers to write, once the decision is on disk: else a crash could undo the decision, but not the markers."""
-
-    def look() -> MarkersDue | None:
-        record = coordinator.transactions.get(transactional_id)
-        return None if record is None else markers_due(record)
-
-    try:
-        return await coordinator.read(look)
-    except BarnabasError:
-        return None  # it coordinates no more: whoever does next sees to it
+        return await coordinator.describe(transactional_id)

@@ -20,6 +20,9 @@ from barnabas.services.controller import Controller
 log = get_logger("barnabas.controller")
 
 RETRY_S: Final = 1.0
+TOLD_AFTER: Final = 10
+"""So many attempts to connect fail before a broker that still sends heartbeats is called unreachable; cut off, it would
+have lost its session by then."""
 
 
 class Watched(NamedTuple):
@@ -75,18 +78,35 @@ class Watching:
         return {Watched(each.node_id, each.epoch) for each in nodes if each.is_active and each.node_id != self._node_id}
 
     async def _watch(self, watched: Watched) -> None:
+        failed = 0
         while True:
             try:
                 ended = await self._brokers.hold(watched.node_id)
             except ConnectionRefusedError:
                 if self._fenced.get(watched.node_id) != watched.epoch and await self._fence(watched):
                     return
+                failed += 1
             except (OSError, LeaderNotAvailable):
-                pass  # it may be cut off; a timeout is an OSError
+                failed += 1  # it may be cut off; a timeout is an OSError
             else:
+                failed = 0
                 await ended
                 continue
+            if failed == TOLD_AFTER:
+                self._tell_unreachable(watched)
             await asyncio.sleep(RETRY_S)
+
+    def _tell_unreachable(self, watched: Watched) -> None:
+        node = self._metadata.image.nodes.get(watched.node_id)
+        if node is not None:
+            where = ", ".join(f"{each.listener}://{each.host}:{each.port}" for each in node.endpoints)
+            log.error(
+                "broker %d sends heartbeats, but cannot be reached where it says that it listens (%s): what it leads "
+                "can be neither read nor written, and its followers fall behind. Correct advertised.listeners of that "
+                "node, name resolution or the firewall",
+                watched.node_id,
+                where or f"{node.host}:{node.port}",
+            )
 
     async def _fence(self, watched: Watched) -> bool:
         log.warning("broker %d is fenced: nobody listens where it did", watched.node_id)

@@ -43,7 +43,7 @@ from barnabas.storage.names import (
     RECOVERY_POINTS,
     parse_partition,
 )
-from barnabas.storage.small_file import ReplacedFile, read_file, replace_file
+from barnabas.storage.small_file import ReplacedFile, Replacement, read_file, replace_file, replace_together
 
 VERSION = 0
 
@@ -167,13 +167,8 @@ class Checkpoints:
 
     def begin_write(self) -> Callable[[], None]:
         """The function that makes every change so far durable, on any thread."""
-        writes = [file.begin_write() for file in self._files.values()]
-
-        def write_all() -> None:
-            for write in writes:
-                write()
-
-        return write_all
+        begun = [write for file in self._files.values() if (write := file.begin()) is not None]
+        return lambda: replace_together(begun)
 
     def write_log_starts(self) -> None:
         """Make the log start offsets durable, which must happen before files below them are removed."""
@@ -242,11 +237,16 @@ class OffsetFile:
         if self.offsets.pop(partition, None) is not None:
             self._file.note_change()
 
-    def begin_write(self) -> Callable[[], None]:
+    def begin(self) -> Replacement | None:
+        """What makes every change so far durable; None where there is none to be made."""
         if self._file.is_durable or self.is_held:
-            return _nothing
+            return None
         offsets = self.offsets.copy()
         return self._file.begin(lambda: _encode_offsets(offsets))
+
+    def begin_write(self) -> Callable[[], None]:
+        """The function that does so, on any thread."""
+        return self.begin() or _nothing
 
 
 def read_epochs(disk: Disk, path: str) -> list[EpochStart]:

@@ -25,7 +25,8 @@ from barnabas.storage.log import Log
 from barnabas.storage.log_parts import LogContext
 from barnabas.storage.names import CLEAN_SHUTDOWN, DELETED, TEMPORARY, deleted_dir, parent_of, parse_partition
 from barnabas.storage.partition_metadata import DamagedTopicId, make_topic_id, put_topic_ids, read_topic_id
-from barnabas.storage.recovery import RecoveryReport, open_log
+from barnabas.storage.recovery import open_log
+from barnabas.storage.recovery_report import RecoveryReport
 from barnabas.storage.renewal import renew_names
 from barnabas.storage.small_file import replace_file
 

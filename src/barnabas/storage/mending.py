@@ -69,7 +69,7 @@ def find_gaps(file: File, base_offset: int, *, size: int, end_offset: int) -> li
             size,
             min_offset=offset,
             end_offset=end_offset,
-            max_bytes=PIECE_BYTES,
+            max_work=PIECE_BYTES,
             max_search_bytes=MAX_SEARCH_BYTES,
         )
         position, offset = checked.position, checked.next_offset

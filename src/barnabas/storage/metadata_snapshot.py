@@ -2,7 +2,7 @@
 
 A snapshot is named by where it ends, ``<offset>-<epoch>.checkpoint`` as Kafka names them. It is replaced whole, and a
 checksum covers all of it. It holds the voters of the quorum at that place, none where they are fixed, and records,
-which are opaque here.
+which are opaque here. The one that a node is formatted with holds voters alone, and is in Kafka's format.
 
 One that another node has arrives in pieces: they are put together beside it, checked, and only then given its name.
 """
@@ -11,9 +11,9 @@ import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from barnabas.core.errors import CorruptLog, CorruptRecord
-from barnabas.core.raft.control_records import decode_voters, encode_voters
-from barnabas.core.raft.log_view import SnapshotId
+from barnabas.core.errors import CorruptLog, CorruptRecord, InvalidRecord, UnsupportedRecordFormat
+from barnabas.core.raft.control_records import decode_bootstrap, decode_voters, encode_bootstrap, encode_voters
+from barnabas.core.raft.log_view import BOOTSTRAP_SNAPSHOT, SnapshotId
 from barnabas.core.raft.voters import NO_VOTERS, VoterSet
 from barnabas.core.records.batch import Buffer
 from barnabas.core.records.checksum import crc32c
@@ -52,7 +52,10 @@ class MetadataSnapshots:
 
     def write(self, snapshot: SnapshotId, records: Iterable[bytes], voters: VoterSet = NO_VOTERS) -> None:
         """Write a snapshot; when this returns it is durable."""
-        replace_file(self._disk, self._path(snapshot), _encode(snapshot, list(records), voters))
+        held = list(records)
+        is_first = snapshot == BOOTSTRAP_SNAPSHOT and voters.voters and not held
+        data = encode_bootstrap(voters) if is_first else _encode(snapshot, held, voters)
+        replace_file(self._disk, self._path(snapshot), data)
 
     def read(self, snapshot: SnapshotId) -> SnapshotContents:
         """What is in a snapshot; `CorruptLog` when it is damaged."""
@@ -115,6 +118,11 @@ def _encode(snapshot: SnapshotId, records: list[bytes], voters: VoterSet) -> byt
 
 
 def _decode(path: str, snapshot: SnapshotId, data: bytes) -> SnapshotContents:
+    if snapshot == BOOTSTRAP_SNAPSHOT and not data.startswith(_MAGIC):  # which earlier versions wrote
+        try:
+            return SnapshotContents([], decode_bootstrap(data))
+        except (CorruptRecord, InvalidRecord, UnsupportedRecordFormat) as error:
+            raise CorruptLog(f"{path} is damaged: {error}") from None
     if len(data) < _HEADER.size + _PLACE.size:
         raise CorruptLog(f"{path} is damaged: {len(data)} bytes are too few for a snapshot")
     magic, checksum = _HEADER.unpack_from(data)

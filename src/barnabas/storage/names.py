@@ -23,6 +23,7 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 SCRUBBED_TO: Final = "scrub-offset-checkpoint"
 META: Final = "meta.properties"  # whose a data directory is; once there is one its checkpoints are always there
+GENERATION: Final = "directory-generation"  # a number that grows at each start
 PARTITION_METADATA: Final = "partition.metadata"  # the id of the topic that a partition's directory belongs to
 QUORUM_STATE: Final = "quorum-state"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"

@@ -11,7 +11,6 @@ What the names in the directory say is settled first (`interrupted`).
 
 import errno
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.core.errors import CorruptLog
@@ -33,6 +32,7 @@ from barnabas.storage.names import (
 )
 from barnabas.storage.offset_index import DamagedIndex
 from barnabas.storage.producer_files import ProducerFiles, aborted_entry, find_aborted, replay_batch
+from barnabas.storage.recovery_report import RecoveryReport, metadata_missing
 from barnabas.storage.renewal import Rewriting, renew_names, rewrite_file
 from barnabas.storage.scan import BadBatch, FoundBatch, scan_batches, walk_headers
 from barnabas.storage.segment import Segment
@@ -41,19 +41,6 @@ from barnabas.storage.segment import Segment
 _OF_ONE_LOG: Final = frozenset(
     {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP, errno.EACCES, errno.EPERM}
 )
-
-
-@dataclass(slots=True)
-class RecoveryReport:
-    """What opening a log found and did."""
-
-    partition: TopicPartition
-    was_clean: bool
-    checked_bytes: int = 0
-    cut_bytes: int = 0
-    cut_segments: int = 0
-    lost_to: int | None = None  # up to where an operator has given up records that are missing
-    notes: list[str] = field(default_factory=list)
 
 
 def open_log(
@@ -78,14 +65,6 @@ def open_log(
                 f"{directory} cannot be opened: {error}. Its files are missing or replaced, or they belong to "
                 "another user: stop the node, correct that or restore the directory from a backup, and start it"
             ) from error
-
-
-def metadata_missing(directory: str, what: str) -> CorruptLog:
-    """Missing metadata is never accepted: without it, every partition would belong to a deleted topic."""
-    return CorruptLog(
-        f"{directory} {what}: it records which topics exist, and nothing here can be used without it. Restore the "
-        "directory from a backup and start the node again; or, to start empty, use another data directory"
-    )
 
 
 class _Opening:

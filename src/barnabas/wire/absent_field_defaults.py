@@ -12,6 +12,7 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     },
     "list_offsets.ListOffsetsRequest": {
         "isolation_level": 0,
+        "wants_lease": 0,
         "timeout": timedelta(milliseconds=0),
     },
     "metadata.MetadataRequestTopic": {

@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from barnabas.wire.absent_field_defaults import DEFAULTS
+from barnabas.wire.own_fields import with_own_fields
 
 
 def add_absent_fields(kind: Any, schema: Any) -> None:
@@ -16,7 +17,7 @@ def add_absent_fields(kind: Any, schema: Any) -> None:
     _, _, api, _, direction = schema.__module__.split(".")  # kio.schema.join_group.v9.request
     if direction != "request":
         return
-    there = {each.name for each in fields(schema)}
+    there = {each.name for each in fields(with_own_fields(schema))}
     for name, default in DEFAULTS.get(f"{api}.{schema.__name__}", {}).items():
         if name not in there:
             setattr(kind, name, default)

@@ -14,6 +14,18 @@ FIRST_TAG: Final = 10_000
 FLUSHED_OFFSET_TAG: Final = FIRST_TAG
 METADATA_OFFSET_TAG: Final = FIRST_TAG + 1
 DAMAGED_OFFSET_TAG: Final = FIRST_TAG + 2
+LEASE_TAG: Final = FIRST_TAG + 3
+DECIDED_OFFSET_TAG: Final = FIRST_TAG + 4
+LEADER_TIME_TAG: Final = FIRST_TAG + 5
+RESIGNS_TAG: Final = FIRST_TAG + 6
+GENERATION_TAG: Final = FIRST_TAG + 7
+PREVIOUS_GENERATION_TAG: Final = FIRST_TAG + 8
+WANTS_LEASE_TAG: Final = FIRST_TAG + 9
+LEASED_TAG: Final = FIRST_TAG + 10
+
+
+LEASED: Final = 1
+NOT_LEASED: Final = 2
 
 
 class OwnField(NamedTuple):
@@ -34,6 +46,27 @@ OWN_FIELDS: Final = (
     OwnField("fetch.request", "FetchPartition", "damaged_offset", DAMAGED_OFFSET_TAG, "int64", -1),
     # The node that forwarded a request answers it when it has applied the metadata up to there.
     OwnField("envelope.response", "EnvelopeResponse", "metadata_offset", METADATA_OFFSET_TAG, "int64", -1),
+    # For how long the broker may answer as the leader of what it leads, once it has applied the metadata up to there.
+    OwnField("broker_heartbeat.response", "BrokerHeartbeatResponse", "lease_ms", LEASE_TAG, "int64", -1),
+    OwnField("broker_heartbeat.response", "BrokerHeartbeatResponse", "decided_offset", DECIDED_OFFSET_TAG, "int64", 0),
+    # The generation of the broker's data directory, and the one before this start: an older copy is told by it.
+    OwnField("broker_registration.request", "BrokerRegistrationRequest", "generation", GENERATION_TAG, "int64", 0),
+    OwnField(
+        "broker_registration.request",
+        "BrokerRegistrationRequest",
+        "previous_generation",
+        PREVIOUS_GENERATION_TAG,
+        "int64",
+        -1,
+    ),
+    # 1: the client asks whether nobody else leads; the leader says that nobody does (1), or that it cannot tell (2).
+    OwnField("list_offsets.request", "ListOffsetsRequest", "wants_lease", WANTS_LEASE_TAG, "int8", 0),
+    OwnField("list_offsets.response", "ListOffsetsResponse", "leased", LEASED_TAG, "int8", 0),
+    # 1: the leader cannot open its log, and asks for another leader.
+    OwnField("alter_partition.request", "PartitionData", "resigns", RESIGNS_TAG, "int8", 0),
+    # The leader of the quorum tells its time, and who fetches again the latest that it was told.
+    OwnField("fetch.response", "FetchResponse", "leader_ms", LEADER_TIME_TAG, "int64", -1),
+    OwnField("fetch.request", "FetchRequest", "seen_leader_ms", LEADER_TIME_TAG, "int64", -1),
 )
 
 

@@ -1,12 +1,13 @@
 """`barnabas pipeline run --remote`: a pipeline of every kind of query, in a server that knows nothing of its files."""
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.cluster.processes import attempt, run
+from tests.spark.cluster.processes import run
 from tests.spark.conftest import MakeTopic
 from tests.spark.pipelines.conftest import rows_of_delta
 
@@ -58,6 +59,16 @@ WORDS = """\
 def upper(text):
     return text.upper()
 """
+ASKING = """
+import json, sys
+from typer.testing import CliRunner
+from barnabas.cli.main import app
+
+file, wrong, remote = sys.argv[1:]
+asked = [["run", file, "--explain"], ["run", wrong]]
+done = [CliRunner().invoke(app, ["pipeline", *each, "--remote", remote]) for each in asked]
+print(json.dumps([{"exit_code": each.exit_code, "stdout": each.stdout, "stderr": each.stderr} for each in done]))
+"""
 RECORDS = ['{"id": 1, "country": "at"}', '{"id": 2, "country": "de"}', "no JSON", '{"id": 4, "country": "at"}']
 
 
@@ -92,27 +103,23 @@ def test_a_pipeline_runs_in_a_connect_server(
     assert {row["country"]: row["orders"] for row in totals} == {"AT": 2, "DE": 1}
 
 
-def test_a_plan_is_explained_by_the_server(
+def test_a_plan_is_explained_by_the_server_and_what_it_refuses_has_its_place_in_the_file(
     remote: str, spark_folder: Path, bootstrap: str, topic: str, tmp_path: Path
 ) -> None:
-    file = tmp_path / "plain.yaml"
+    """By one client: it takes longer to start than to ask."""
+    file, wrong = tmp_path / "plain.yaml", tmp_path / "refused" / "wrong.yaml"
+    wrong.parent.mkdir()
     file.write_text(PLAIN.format(bootstrap=bootstrap, topic=topic))
+    wrong.write_text(file.read_text().replace("SELECT key", "SELECT kex"))
 
-    plan = run(spark_folder, *BARNABAS, "pipeline", "run", str(file), "--explain", "--remote", remote).stdout
+    done = run(spark_folder, sys.executable, "-c", ASKING, str(file), str(wrong), remote)
 
-    assert "== plain.shown ==" in plan
-    assert "Physical Plan" in plan
+    assert done.stderr == "", "Spark itself is silent"
+    plan, refusal = json.loads(done.stdout)
+    assert plan["exit_code"] == 0, plan
+    assert "== plain.shown ==" in plan["stdout"]
+    assert "Physical Plan" in plan["stdout"]
     assert not (tmp_path / ".checkpoints").exists()
-
-
-def test_what_the_server_refuses_has_its_place_in_the_file(
-    remote: str, spark_folder: Path, bootstrap: str, topic: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "wrong.yaml"
-    file.write_text(PLAIN.format(bootstrap=bootstrap, topic=topic).replace("SELECT key", "SELECT kex"))
-
-    done = attempt(spark_folder, *BARNABAS, "pipeline", "run", str(file), "--remote", remote)
-
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"{file}:4:33: [UNRESOLVED_COLUMN")
-    assert len(done.stderr.splitlines()) == 1
+    assert refusal["exit_code"] == 1
+    assert refusal["stderr"].startswith(f"{wrong}:4:33: [UNRESOLVED_COLUMN")
+    assert len(refusal["stderr"].splitlines()) == 1

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from barnabas.testing.embedded import EmbeddedBroker
+from bench.apache_kafka import apache_kafka
 from bench.maven import broker_jars, kafka_jars
 from tests.spark.conftest import QUICK
-from tests.spark.differential.apache_kafka import apache_kafka
 from tests.spark.differential.topics import Topics, make_topics
 
 if "TEST_DIFFERENTIAL" not in os.environ:
@@ -49,5 +49,5 @@ def topics(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     jars: Path | None = broker_jars()
     if jars is None:
         pytest.skip("Apache Kafka cannot be had: neither Maven Central nor KAFKA_BROKER_JARS")
-    with apache_kafka(jars, tmp_path_factory.mktemp("kafka")) as bootstrap:
-        yield make_topics(bootstrap)
+    with apache_kafka(jars, tmp_path_factory.mktemp("kafka")) as kafka:
+        yield make_topics(kafka.bootstrap)

@@ -31,6 +31,7 @@ trigger: available_now
 """
 DELTA = "  - {name: table, type: delta, path: delta}"
 ICEBERG = "  - {name: table, type: iceberg, warehouse: warehouse, table: shop.orders}"
+BOTH = f"{DELTA}\n{ICEBERG.replace('name: table,', 'name: other,')}"
 
 
 class Making:
@@ -55,10 +56,13 @@ def make(bootstrap: str, topic: str, tmp_path: Path, send_json: SendJson) -> Mak
     return Making(bootstrap, topic, tmp_path)
 
 
-@pytest.mark.parametrize("sink", [DELTA, ICEBERG], ids=["delta", "iceberg"])
-def test_rows_that_do_not_fit_a_table_are_refused_with_what_to_do(spark: Any, make: Making, sink: str) -> None:
-    make(sink).run(spark)
+@pytest.fixture
+def tables(spark: Any, make: Making) -> None:
+    """Both of them, with rows."""
+    make(BOTH).run(spark)
 
+
+def check_refusals(spark: Any, make: Making, sink: str) -> None:
     def refused(sql: str) -> str:
         with pytest.raises(PipelineError) as refusal:
             make(sink, sql).validate(spark)
@@ -85,15 +89,26 @@ def _refusal_of_start(pipeline: Pipeline, spark: Any) -> PipelineError:
     return refusal.value
 
 
-def test_partitions_that_differ_are_said(spark: Any, make: Making) -> None:
-    make(DELTA).run(spark)
+@pytest.mark.usefixtures("tables")
+def test_rows_that_do_not_fit_a_table_are_refused_with_what_to_do(spark: Any, make: Making) -> None:
+    for sink in (DELTA, ICEBERG):
+        check_refusals(spark, make, sink)
+        with pytest.raises(PipelineError, match="is partitioned by nothing, and partition_by says id"):
+            make(sink.replace("}", ", partition_by: [id]}")).validate(spark)
 
-    with pytest.raises(PipelineError, match="is partitioned by nothing, and partition_by says id"):
-        make(DELTA.replace("}", ", partition_by: [id]}")).validate(spark)
+
+@pytest.mark.parametrize(("column", "kind"), [("amount", "double"), ("array(id)", "array<bigint>")])
+def test_a_key_that_does_not_tell_rows_apart_is_refused(spark: Any, make: Making, column: str, kind: str) -> None:
+    merging = DELTA.replace("}", ", merge: {keys: [key], order_by: [id]}}")
+
+    with pytest.raises(PipelineError) as refusal:
+        make(merging, f"SELECT id, {column} AS key").validate(spark)
+
+    assert f"column key is {kind}, which is no key" in str(refusal.value)
 
 
 def test_a_table_that_is_not_there_is_not_made_by_looking(spark: Any, make: Making, tmp_path: Path) -> None:
-    make(f"{DELTA}\n{ICEBERG.replace('name: table,', 'name: other,')}").validate(spark)
+    make(BOTH).validate(spark)
 
     assert list(tmp_path.iterdir()) == []
 

@@ -98,14 +98,22 @@ def test_what_is_good_is_read_whole_and_once(spark: Any) -> None:
 
 
 def test_a_field_that_must_not_be_null_has_a_value(spark: Any) -> None:
-    schema = "id long NOT NULL, s struct<a: int NOT NULL>, many array<struct<b: int NOT NULL>>"
-    good = [b'{"id":1}', b'{"id":1,"s":{"a":1},"many":[{"b":1},null]}', b'{"id":1,"s":null,"many":[]}']
+    schema = (
+        "id long NOT NULL, s struct<a: int NOT NULL>, many array<struct<b: int NOT NULL>>, "
+        "named map<string, array<struct<c: int NOT NULL>>>"
+    )
+    good = [
+        b'{"id":1}',
+        b'{"id":1,"s":{"a":1},"many":[{"b":1},null],"named":{"x":[{"c":1}],"y":null}}',
+        b'{"id":1,"s":null,"many":[],"named":{}}',
+    ]
     said = "has no value for {}, which the schema says is NOT NULL".format
     bad = {
         b"{}": said("id"),
         b'{"id":null}': said("id"),
         b'{"id":1,"s":{}}': said("s.a"),
         b'{"id":1,"many":[{"b":1},{"c":1}]}': said("many[].b"),
+        b'{"id":1,"named":{"x":[],"y":[{"c":1},{}]}}': said("named[][].c"),
     }
 
     halves = split(spark, [*good, *bad], schema)

@@ -237,6 +237,62 @@ def test_a_merge_into_iceberg_goes_by_all_columns_of_a_key_and_keeps_the_rest(tm
     assert found == [(1, 1, "", 1), (1, 1, "", 2), (1, 1, "a", 2), (1, 2, "b", 1), (2, 1, "a", 1), (2, 2, "b", 5)]
 
 
+@pytest.mark.parametrize(("there", "here"), [("int64", "int32"), ("int32", "int16")])
+def test_a_merge_into_iceberg_takes_keys_of_a_narrower_type(there: str, here: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    settings = TableSettings(
+        "iceberg", str(tmp_path), table="s.t", merge_keys=("id",), merge_order=("n",), remember_deletions_ms=10**9
+    )
+
+    def rows(kind: str, *values: tuple[int, int, bool]) -> Any:
+        ids, numbers, deleted = zip(*values, strict=True)
+        return pa.table({"id": pa.array(ids, kind), "n": pa.array(numbers, kind), "__delete": deleted})
+
+    merge(settings, rows(there, (1, 1, False), (2, 1, False), (3, 1, False)), 0)
+    merge(settings, rows(here, (3, 5, True), (1, 2, False)), 1)
+    merge(settings, rows(there, (3, 4, False), (2, 2, False)), 2)
+
+    assert sorted((row["id"], row["n"]) for row in rows_of(settings)) == [(1, 2), (2, 2)]
+
+
+def test_a_merge_by_a_key_that_iceberg_has_no_type_for_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    settings = TableSettings("iceberg", str(tmp_path), table="s.t", merge_keys=("id",), merge_order=("n",))
+
+    for number in range(3):
+        merge(settings, pa.table({"id": pa.array([1, 2], "int16"), "n": [number, -number]}), number)
+
+    assert sorted((row["id"], row["n"]) for row in rows_of(settings)) == [(1, 2), (2, 0)]
+
+
+def test_a_merge_leaves_columns_alone_that_its_rows_do_not_have(merged: TableSettings) -> None:
+    merge(merged, pa.table({"id": [1, 2, 3], "at": [1, 1, 1], "note": ["a", "b", None]}), 0)
+    merge(merged, pa.table({"id": [4, 2, 1], "at": [2, 2, 2]}), 1)
+
+    found = sorted((row["id"], row["at"], row["note"]) for row in rows_of(merged))
+    assert found == [(1, 2, "a"), (2, 2, "b"), (3, 1, None), (4, 2, None)]
+
+
+def test_an_iceberg_table_that_is_partitioned_otherwise_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    settings = TableSettings("iceberg", str(tmp_path), table="s.t", partition_by=("day",))
+    rows = pa.table({"id": [1, 2], "day": ["a", "b"]})
+
+    def commit(settings: TableSettings, number: int) -> None:
+        files = write(iceberg.files_root(settings), rows, partition_by=settings.partition_by, keep=True)
+        iceberg.commit_files(settings, rows.schema, files, batch=Batch("q", number))
+
+    commit(settings, 0)
+    for other in ((), ("id",)):
+        with pytest.raises(
+            InvalidRequest, match=r"s\.t is partitioned by day, and partition_by says (nothing|id): make"
+        ):
+            commit(replace(settings, partition_by=other), 1)
+
+    commit(settings, 1)
+    assert len(rows_of(settings)) == 4
+
+
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_column_that_differs_in_case_alone_is_refused_and_not_added(kind: Any, tmp_path: Path) -> None:
     settings = TableSettings(kind, str(tmp_path), table="s.t" if kind == "iceberg" else None, evolve=True)

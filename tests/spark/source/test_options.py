@@ -60,6 +60,7 @@ def test_names_are_known_in_any_case_and_sizes_and_times_have_units() -> None:
         ({"subscribe": "t", "subscribePattern": "t"}, "'subscribe' and 'subscribePattern' contradict"),
         ({"startingOffsets": "first"}, "'startingOffsets' is 'first'; it may be 'earliest', 'latest' or"),
         ({"startingOffsets": '{"t": 5}'}, "it is written as"),
+        ({"startingOffsets": '{"t": {}}'}, """it is written as {"topic": {"0": 23}}"""),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "with numbers from -2 on"),
         ({"startingOffsets": "earliest", "startingTimestamp": "1"}, "'startingOffsets' and 'startingTimestamp'"),
         ({"endingOffsets": "latest"}, "'endingOffsets' is for a batch read, and this is a stream"),

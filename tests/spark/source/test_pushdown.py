@@ -37,6 +37,7 @@ CONDITIONS = [
     (f"timestamp = {at(3)}", 27),
     (f"timestamp < {at(3)}", 30),
     (f"timestamp > {at(60)}", 0),
+    ("timestamp >= timestamp_micros(-1)", 30),
     ("offset = 3 OR partition = 1", 30),
     ("NOT (offset >= 2)", 6),
     ("cast(offset AS int) < 3", 30),
@@ -78,6 +79,18 @@ def test_only_what_conditions_leave_is_read_and_nothing_is_missing(spark: Any, b
 
     assert len(everything) == 30
     assert scanned == dict(CONDITIONS)
+
+
+def test_a_time_before_all_others_fails_no_query(spark: Any, bootstrap: str, topic: str) -> None:
+    frame = batch(spark, bootstrap, topic)
+    java8 = "spark.sql.datetime.java8API.enabled"  # without it Spark's own rules fail, of every Python source
+
+    spark.conf.set(java8, "true")
+    try:
+        assert frame.where("timestamp > timestamp_micros(-9223372036854775808)").count() == 30
+        assert frame.where("timestamp >= timestamp_micros(9223372036854775807)").count() == 0
+    finally:
+        spark.conf.unset(java8)
 
 
 def test_a_frame_that_is_read_under_different_conditions_gives_each_its_own(

@@ -44,6 +44,16 @@ def test_every_partition_has_its_leader_or_none(front: MovingLeaders, topic: str
     }
 
 
+def test_a_topic_is_described_though_nobody_leads_one_of_its_partitions(front: MovingLeaders, topic: str) -> None:
+    """A lookup of its offsets kept a core busy until its timeout, and ended as an error."""
+    front.move(topic, 3, None)
+    with Bus(front.bootstrap) as bus:
+        found = bus.describe_topic(topic).partitions
+
+    assert [each.problem for each in found[:3]] == [None, None, None]
+    assert found[3].problem == f"{topic}-3 has no leader: none of its replicas that may lead is running"
+
+
 def test_a_broker_that_went_is_replaced_by_one_that_was_heard_of(front: MovingLeaders, topic: str, name: str) -> None:
     brokers = Brokers(Settings(bootstrap_of(front, 2)))
     brokers.metadata([topic])

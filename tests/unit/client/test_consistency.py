@@ -2,12 +2,13 @@
 
 import pytest
 
-from barnabas.client import Bus
-from barnabas.client.confirming import Led, check_leads, confirmed_ends
+from barnabas.client import Bus, confirming
+from barnabas.client.confirming import Led, check_leads, confirmed_ends, is_unsaid
 from barnabas.client.errors import Passing, Unreachable
 from barnabas.client.settings import Consistency, Settings
 from barnabas.core.errors import InvalidConfig, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
+from barnabas.wire.own_fields import LEASED, NOT_LEASED
 
 KEY = TopicPartition("orders", 0)
 LED = Led(leader_id=1, leader_epoch=4, replicas=(1, 2, 3), in_sync=(1, 2))
@@ -48,6 +49,13 @@ def test_every_replica_that_anybody_counts_as_in_sync_has_to_answer() -> None:
         check_leads(KEY, LED, [LED._replace(in_sync=(1, 2, 3))], silent=(3,))
 
 
+def test_a_leader_with_a_lease_needs_no_confirmation_and_one_that_lost_it_is_not_believed() -> None:
+    assert not is_unsaid(LEASED, 1)
+    assert is_unsaid(0, 1)  # of another implementation: the replicas are asked
+    with pytest.raises(Passing, match="node 1 leads"):
+        is_unsaid(NOT_LEASED, 1)
+
+
 @pytest.mark.parametrize("consistency", ["leader", "committed", None])
 def test_everything_that_was_sent_is_read_up_to_the_end(
     real_bus: Bus, name: str, consistency: Consistency | None
@@ -68,3 +76,18 @@ def test_the_confirmed_end_of_a_partition_that_does_not_exist_is_refused(real_bu
     assert confirmed_ends(settings, [TopicPartition(name, 0)], committed=True, timeout_s=10) == {(name, 0): 0}
     with pytest.raises(UnknownTopicOrPartition):
         confirmed_ends(settings, [TopicPartition(name, 1)], committed=True, timeout_s=10)
+
+
+def test_a_leader_says_over_the_wire_that_nobody_else_leads(
+    real_bus: Bus, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_bus.create_topic(name)
+    said: list[int] = []
+
+    def note(leased: int, leader_id: int) -> bool:
+        said.append(leased)
+        return is_unsaid(leased, leader_id)
+
+    monkeypatch.setattr(confirming, "is_unsaid", note)
+    confirmed_ends(Settings(real_bus.bootstrap), [TopicPartition(name, 0)], committed=True, timeout_s=10)
+    assert said == [LEASED]

@@ -39,6 +39,13 @@ def test_an_error_becomes_the_refusal_of_its_code(code: int, kind: type[Barnabas
     assert str(refusal).startswith("cannot do it: ")
 
 
+def test_only_where_no_broker_answered_it_is_asked_whether_one_is_there() -> None:
+    by_broker = translate(KafkaError(KafkaError.REQUEST_TIMED_OUT, "it may take effect, or not"), "do it")
+
+    assert str(by_broker) == "cannot do it: it may take effect, or not"
+    assert str(translate(KafkaError(KafkaError._TIMED_OUT), "do it")).endswith("; is a broker running at that address?")
+
+
 def test_a_code_that_several_refusals_have_is_that_of_kafka_s_name() -> None:
     assert type(refusal_of(KafkaError.REQUEST_TIMED_OUT, "too slow")) is RequestTimedOut
     assert type(refusal_of(KafkaError.KAFKA_STORAGE_ERROR, "no disk")) is StorageError

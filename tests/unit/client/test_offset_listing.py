@@ -33,7 +33,7 @@ class OneAnswer(BrokerConnection):
         self._version = version
         self.asked = b""
 
-    def version(self, api_key: int) -> int:
+    def version(self, api_key: int, up_to: int | None = None) -> int:
         assert api_key == LIST_OFFSETS
         return self._version
 

@@ -7,15 +7,21 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.core.errors import NotController, PeerUnreachable, StorageError, StorageExhausted
+from barnabas.core.errors import (
+    InconsistentClusterId,
+    NotController,
+    PeerUnreachable,
+    StorageError,
+    StorageExhausted,
+)
 from barnabas.core.metadata.commits import encode_commit
 from barnabas.core.metadata.names import METADATA_PARTITION
 from barnabas.core.metadata.records import ProducerIdsRecord
 from barnabas.core.raft.log_view import SnapshotId
-from barnabas.core.raft.messages import Request, VoteRequest, VoteResponse
+from barnabas.core.raft.messages import FetchRequest, FetchResponse, Request, VoteRequest, VoteResponse
 from barnabas.core.raft.node import RaftNode
 from barnabas.core.raft.voters import ReplicaKey, Voter, VoterSet
-from barnabas.runtime.raft_driver import Answer, Proposal, RaftDriver
+from barnabas.runtime.raft_driver import Answer, Identity, Proposal, RaftDriver
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.metadata_loading import load_metadata
@@ -47,6 +53,9 @@ class Told:
 
     def note_voters(self, voters: VoterSet) -> None:
         self.voters = voters
+
+    async def identify(self, to: int) -> Identity:
+        return Identity(f"10.0.0.{to}:9093", "elsewhere")
 
     def lead(self, epoch: int, start_offset: int) -> None:
         self.events.append(("lead", epoch, start_offset))
@@ -266,3 +275,35 @@ def test_a_driver_that_is_closed_takes_nothing_more() -> None:
             await driver.handle(vote_for(TWO))
 
     run(SimulatedDisk(1), scenario)
+
+
+def refuse_as_strangers(told: Told) -> None:
+    """Have everybody else answer that they belong to another cluster."""
+
+    async def ask(to: int, request: Request) -> Answer:
+        assert isinstance(request, VoteRequest | FetchRequest)
+        kind = VoteResponse if isinstance(request, VoteRequest) else FetchResponse
+        return Answer(kind(epoch=0, refusal=InconsistentClusterId))
+
+    told.ask = ask  # type: ignore[method-assign]
+
+
+def test_a_node_ends_where_everybody_is_of_another_cluster_and_names_both() -> None:
+    async def scenario(driver: RaftDriver, told: Told) -> None:
+        refuse_as_strangers(told)
+        await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run(SimulatedDisk(1), scenario, voters=ALL)
+    [first, *_] = flat(caught.value)
+    assert isinstance(first, InconsistentClusterId)
+    text = str(first)
+    assert "cluster c" in text
+    assert "cluster elsewhere" in text
+    assert "--cluster-id elsewhere" in text
+
+
+def flat(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [found for each in error.exceptions for found in flat(each)]
+    return [error]

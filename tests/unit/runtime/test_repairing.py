@@ -4,23 +4,25 @@ there.
 
 import errno
 import logging
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
-from barnabas.core.errors import BarnabasError, PeerUnreachable
+from barnabas.core.errors import BarnabasError, EligibleLeadersNotAvailable, NewLeaderElected, PeerUnreachable
 from barnabas.core.fetched import FetchPartition
 from barnabas.core.metadata.image import Image
+from barnabas.core.metadata.isr import IsrChange
 from barnabas.core.metadata.records import PartitionRecord, TopicRecord
 from barnabas.core.records.batch import LOG_OVERHEAD, iter_batches, pack_place
 from barnabas.core.records.record import Record, encode_batch
-from barnabas.core.replica.follower import Fetch as AskedFor
+from barnabas.core.replica.follower import FollowerFetch as AskedFor
 from barnabas.runtime.following import Next
 from barnabas.runtime.repairing import Repairing
-from barnabas.runtime.replicating.session import Limits, Place, Self, Session
-from barnabas.services.fetch import Fetch, Replica
+from barnabas.runtime.replicating.session import FollowerSession, Limits, Self, TopicIdPartition
+from barnabas.services.fetch import Fetch, FetchingReplica
 from barnabas.storage.disk import File
 from barnabas.storage.log import Log
 from barnabas.storage.mending import find_gaps
@@ -289,7 +291,7 @@ def test_a_leader_whose_follower_was_sent_damage_looks_at_its_own_log() -> None:
         assert asked.damaged_offset == asked.fetch_offset == 0
         repairing = pair.repairing(pair.leader)
         wanted = FetchPartition(0, 0, 0, max_bytes=1_000_000, damaged_offset=asked.damaged_offset)
-        replica = Replica(FOLLOWER, BROKER_EPOCH)
+        replica = FetchingReplica(FOLLOWER, BROKER_EPOCH)
         Fetch(InPlace()).look_for_replica(pair.leader.partition, wanted, replica, max_bytes=1, is_first=True)
         await repairing.repair_due()
         assert content(pair.leader) == whole
@@ -304,8 +306,8 @@ def test_a_leader_whose_follower_was_sent_damage_looks_at_its_own_log() -> None:
 
 def test_that_records_were_damaged_is_told_beside_what_is_on_disk() -> None:
     fetch = AskedFor(1, 3, 40, 2, 10, 35, damaged_offset=40)
-    session = Session()
-    values = session.request(Self(2, 50), {Place(TOPIC_ID, 0): fetch}, set(), Limits(500, 1, 1000, 1000))
+    session = FollowerSession()
+    values = session.request(Self(2, 50), {TopicIdPartition(TOPIC_ID, 0): fetch}, set(), Limits(500, 1, 1000, 1000))
     body = write_request(FETCH.key, 17, values)
     ((_, (partition,)),) = read_fetch(body, 0, len(body), 17).topics
     assert (partition.flushed_offset, partition.log_start_offset, partition.damaged_offset) == (35, 10, 40)
@@ -321,7 +323,7 @@ def unreadable(pair: Pair) -> None:
     assert NAME in pair.follower.logs.data_dir.unreadable
 
 
-def say(pair: Pair, *, isr: tuple[int, ...], elr: tuple[int, ...] = ()) -> None:
+def say(pair: Pair, *, isr: tuple[int, ...], elr: tuple[int, ...] = (), leader: int = LEADER) -> None:
     """What the metadata have of the partition."""
     if NAME.topic not in pair.image.topics:
         pair.image.apply(TopicRecord(NAME.topic, TOPIC_ID))
@@ -331,7 +333,7 @@ def say(pair: Pair, *, isr: tuple[int, ...], elr: tuple[int, ...] = ()) -> None:
             partition=0,
             replicas=(LEADER, FOLLOWER),
             isr=isr,
-            leader=LEADER,
+            leader=leader,
             leader_epoch=0,
             partition_epoch=0,
             elr=elr,
@@ -366,5 +368,37 @@ def test_a_log_of_an_unknown_topic_is_left_alone() -> None:
         pair.image.apply(TopicRecord("other", UUID(int=8)))
         await pair.repairing(pair.follower).repair_due()
         assert NAME in pair.follower.logs.data_dir.unreadable
+
+    in_loop(scenario)
+
+
+def test_a_leader_that_cannot_open_its_log_asks_for_another_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    answers: list[BarnabasError | None] = [
+        EligibleLeadersNotAvailable("all others are down"),
+        EligibleLeadersNotAvailable("all others are down"),
+        NewLeaderElected("done"),
+    ]
+    asked: list[IsrChange] = []
+
+    async def resign(changes: Sequence[IsrChange]) -> list[BarnabasError | None]:
+        asked.extend(changes)
+        return [answers.pop(0) for _ in changes]
+
+    async def scenario() -> None:
+        pair = Pair()
+        unreadable(pair)
+        repairing = pair.repairing(pair.follower)
+        repairing.resign = resign
+        say(pair, isr=(FOLLOWER,), elr=(LEADER,), leader=FOLLOWER)
+        for _ in range(3):
+            await repairing.repair_due()
+
+        assert [(each.resigns, each.leader_epoch, each.partition_epoch) for each in asked] == [(True, 0, 0)] * 3
+        errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+        assert ["no other node can lead" in each for each in errors] == [True, False]
+        say(pair, isr=(LEADER,))
+        await repairing.repair_due()
+        assert repairing.begun_anew == 1
+        assert len(asked) == 3
 
     in_loop(scenario)

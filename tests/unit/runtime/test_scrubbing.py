@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
@@ -10,8 +12,9 @@ from barnabas.core.records.batch import HEADER_SIZE, seal
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.runtime.maintenance import SCRUB_PAUSE_MS, MaintenanceConfig
 from barnabas.runtime.partition import Partition
-from barnabas.runtime.scrubbing import PIECE_BYTES, Scrubbing
+from barnabas.runtime.scrubbing import PIECE_WORK, Scrubbing
 from barnabas.storage.config import CleanupPolicy, LogConfig
+from barnabas.storage.damage import BATCH_WORK
 from barnabas.storage.data_dir import DataDir
 from barnabas.testing.disk import SimulatedDisk
 from tests.support.ports import InPlace
@@ -24,6 +27,7 @@ from tests.unit.runtime.test_maintenance import (
     values_by_key,
 )
 
+T = TypeVar("T")
 SCRUB = "barnabas.scrub"
 FIRST = "00000000000000000000.log"
 FOREVER = LogConfig(segment_bytes=1024, index_interval_bytes=0)
@@ -118,17 +122,44 @@ def test_it_reads_no_faster_than_it_may() -> None:
     async def scenario(world: World) -> None:
         partition = world.partition("t", LogConfig())
         for _ in range(8):
-            record = Record(0, world.clock.now_ms(), b"k", bytes(PIECE_BYTES))
+            record = Record(0, world.clock.now_ms(), b"k", bytes(PIECE_WORK))
             partition.append(encode_batch([record]), now_ms=world.clock.now_ms())
         await asyncio.sleep(1)
         size = partition.log.size
         flip(world, partition, size - 100)
-        await asyncio.sleep(PAUSE_S + (size - 2 * PIECE_BYTES) / rate)
+        await asyncio.sleep(PAUSE_S + (size - 2 * PIECE_WORK) / rate)
         assert world.maintenance.damaged == 0
-        await asyncio.sleep(4 * PIECE_BYTES / rate)
+        await asyncio.sleep(4 * PIECE_WORK / rate)
         assert world.maintenance.damaged == 1
 
     run_world(scenario, MaintenanceConfig(scrub_bytes_per_second=rate))
+
+
+def test_small_batches_count_for_more_than_their_bytes() -> None:
+    """Checking them holds up everybody else: they are read more slowly, and a few at a time."""
+
+    class Counted(InPlace):
+        def __init__(self) -> None:
+            self.pieces = 0
+
+        async def run(self, function: Callable[[], T]) -> T:
+            self.pieces += 1
+            return await super().run(function)
+
+    async def scenario() -> None:
+        data_dir, offload = DataDir(SimulatedDisk(1), "/data"), Counted()
+        log = data_dir.create_log(TopicPartition("t", 0), LogConfig())
+        for _ in range(1000):
+            log.append(encode_batch([Record(0, 0, b"k", b"v")]), leader_epoch=0, now_ms=0)
+        assert log.size < PIECE_WORK
+        scrubbing, work = Scrubbing(data_dir, offload), 0
+        while (piece := await scrubbing.check_piece()) is not None:
+            assert piece < PIECE_WORK + log.size // 1000 + BATCH_WORK
+            work += piece
+        assert work == log.size + 1000 * BATCH_WORK
+        assert offload.pieces - 1 == -(-work // PIECE_WORK)  # and one that loads where it was
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("seed", range(8))

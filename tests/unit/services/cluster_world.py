@@ -33,6 +33,7 @@ class SharedLog:
         self.views: list[NodeMetadata] = []
         self.leader: NodeMetadata | None = None
         self.epoch = 0
+        self.unconfirmed_ms: int | None = 0
         self.is_raft_next = False
         """Whether Raft writes something itself between the next decision and its records."""
         self.gate = asyncio.Event()
@@ -81,6 +82,10 @@ class NodeMetadata:
     @property
     def is_active(self) -> bool:
         return self.log.leader is self
+
+    @property
+    def unconfirmed_ms(self) -> int | None:
+        return self.log.unconfirmed_ms if self.is_active else None
 
     @property
     def quorum(self) -> Quorum:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from barnabas.core.access.resources import Operation, Resource, ResourceType
 from barnabas.core.metadata.image import Image
-from barnabas.core.metadata.records import PartitionRecord, TopicRecord
+from barnabas.core.metadata.records import TOPIC_RESOURCE, ConfigRecord, PartitionRecord, TopicRecord
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.runtime.flusher import Flusher
 from barnabas.runtime.logs import Logs
@@ -31,6 +31,7 @@ from tests.support.admission import FakeAdmission
 from tests.support.ports import NOW_MS, FixedClock, InPlace
 
 NODE_ID = 1
+REPLICAS = (NODE_ID, 2)
 SYNCED = TopicConfig(log=LogConfig(flush_policy=FlushPolicy.FSYNC))
 LEFT_TO_THE_OS = TopicConfig(log=LogConfig(flush_policy=FlushPolicy.OS))
 CLIENT = Session(listener="ANY", peer=("127.0.0.1", 1), local=("127.0.0.1", 2))
@@ -91,6 +92,30 @@ class RoundWorld:
         self.served.apply(
             [PartitionRecord(topic_id, each, alone, alone, NODE_ID, leader_epoch, 0) for each in range(partitions)]
         )
+
+    def replicate(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        isr: tuple[int, ...] = REPLICAS,
+        replicas: tuple[int, ...] = REPLICAS,
+        partition_epoch: int = 0,
+        leader_epoch: int = 0,
+    ) -> None:
+        """Lead all partitions of a topic, with other replicas."""
+        topic_id = self.served.get(name).topic_id
+        self.served.apply(
+            [
+                PartitionRecord(topic_id, each, replicas, isr, NODE_ID, leader_epoch, partition_epoch)
+                for each in range(partitions)
+            ]
+        )
+
+    def alter(self, name: str, config: TopicConfig) -> None:
+        """The settings of a topic are altered."""
+        self._configs[name] = config
+        self.served.apply([ConfigRecord(TOPIC_RESOURCE, name, "any", "")])
 
     def partition(self, name: str, number: int = 0) -> Partition:
         return self.served.get_partition(name, number)

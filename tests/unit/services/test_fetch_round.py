@@ -19,6 +19,7 @@ from barnabas.services.fetch import Found, UnreadRecords
 from barnabas.services.fetch_in_turns import FetchInTurns
 from barnabas.services.fetch_round import MAX_AT_ONCE, FetchRound
 from barnabas.services.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from barnabas.services.long_poll import LongPoll
 from barnabas.services.syncing import SYNC_WAIT_S
 from tests.unit.services.round_world import CLIENT, SYNCED, EnoughRoom, NothingOn, RoundWorld, run
 from tests.unit.storage.builders import commit, in_transaction
@@ -56,7 +57,7 @@ class Polling:
         self.ready = asyncio.Event()
         self.after_s = -1.0
         self.times = 0
-        self.poll = waiting.call_when_ready(self._note)
+        self.poll = LongPoll(waiting, self._note)
 
     def _note(self) -> None:
         self.times += 1

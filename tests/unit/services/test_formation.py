@@ -8,6 +8,7 @@ import pytest
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.metadata.formation import MetaProperties
 from barnabas.core.metadata.names import METADATA_PARTITION
+from barnabas.core.metadata.records import ClusterRecord, NodeRecord, encode_record
 from barnabas.core.raft.control_records import encode_control
 from barnabas.core.raft.output import KRaftVersion, Voters
 from barnabas.core.raft.voters import BOOTSTRAP_OFFSET, ReplicaKey, Voter, VotersAt, VoterSet
@@ -19,6 +20,7 @@ from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.storage import meta_properties
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.metadata_loading import load_metadata
+from barnabas.storage.metadata_snapshot import MetadataSnapshots, SnapshotId
 from barnabas.testing.dice import SimulatedDice, derive_random
 from barnabas.testing.disk import SimulatedCrash, SimulatedDisk
 
@@ -161,3 +163,36 @@ def test_a_voter_that_has_lost_its_identity_is_told_how_to_get_it_back() -> None
 
     meta_properties.write(disk, "/data", META)
     assert opened(disk, config()).meta == META
+
+
+def test_a_broker_that_has_lost_its_identity_is_not_taken_for_a_new_one() -> None:
+    """Under a new directory id it would count as one whose disk is lost, and not lead what it alone has."""
+    settings = BrokerConfig.from_properties(
+        {
+            "log.dirs": "/data",
+            "node.id": "1",
+            "process.roles": "broker",
+            "controller.quorum.bootstrap.servers": "elsewhere:9093",
+            "controller.listener.names": "CONTROLLER",
+            "cluster.id": "ours",
+        }
+    )
+    disk = SimulatedDisk(1)
+    format_directory(disk, "/data", META, VoterSet(()))
+    log = opened(disk, settings).data_dir.create_log(METADATA_PARTITION, METADATA_LOG_CONFIG)
+    voters = Voters(VoterSet.of([Voter(ReplicaKey(2, UUID(int=2)))]))
+    log.append_as_follower(encode_control([KRaftVersion(1), voters], base_offset=0, epoch=1, timestamp_ms=0))
+    log.flush()
+    disk.remove("/data/meta.properties")
+
+    with pytest.raises(InvalidConfig, match=r"/data/meta.properties has been lost, .* Restore the file from a backup"):
+        opened(disk, settings)
+
+    known = NodeRecord(1, "here", 9092, None, UUID(int=1), directory_id=META.directory_id)
+    image = [encode_record(record) for record in (ClusterRecord("ours"), known)]
+    MetadataSnapshots(disk, f"/data/{METADATA_PARTITION}").write(SnapshotId(2, 1), image, voters.voters)
+    with pytest.raises(
+        InvalidConfig, match=f"cluster.id=ours, node.id=1 and directory.id={id_text(META.directory_id)}"
+    ):
+        opened(disk, settings)
+    assert meta_properties.read(disk, "/data") is None

@@ -11,6 +11,7 @@ import pytest
 from barnabas.core.errors import (
     BarnabasError,
     IneligibleReplica,
+    InvalidRequest,
     InvalidUpdateVersion,
     NotController,
     StaleBrokerEpoch,
@@ -128,14 +129,41 @@ def test_a_proposal_without_a_clear_answer_is_repeated(error: BarnabasError) -> 
 def test_a_refused_proposal_is_made_again_when_the_follower_fetches() -> None:
     async def scenario() -> None:
         async with World() as world:
-            world.controllers.answers = [IneligibleReplica("fenced")]
             world.leader.lead(0, isr=(LEADER,))
+            world.controllers.answers = [InvalidRequest("no")]
             world.fetch(0)
             await asyncio.sleep(1)
             assert world.proposed == [[LEADER, FOLLOWER]]
             world.fetch(0)
             await asyncio.sleep(1)
             assert world.proposed == [[LEADER, FOLLOWER]] * 2
+
+    in_loop(scenario)
+
+
+def test_a_replica_that_is_not_eligible_counts_until_the_metadata_say_so_too() -> None:
+    """An earlier try may have been carried out before the replica was fenced: then the metadata bring that first."""
+
+    async def scenario() -> None:
+        async with World() as world:
+            world.leader.lead(0, isr=(LEADER,))
+            world.leader.append(b"a")
+            world.leader.flush()
+            world.controllers.answers = [IneligibleReplica("fenced")] * 1000
+            world.fetch(1)
+            await asyncio.sleep(1)
+            world.leader.append(b"b")
+            world.leader.flush()
+            await asyncio.sleep(3 * MAX_LAG_MS / 1000)
+            assert world.leader.partition.high_watermark == 1
+            asked = len(world.controllers.asked)
+            assert asked > 2
+
+            del world.leader.logs.replicas.active[FOLLOWER]
+            await asyncio.sleep(1)
+
+            assert world.leader.partition.high_watermark == 2
+            assert len(world.controllers.asked) <= asked + 2
 
     in_loop(scenario)
 

@@ -7,9 +7,11 @@ import pytest
 
 from barnabas.core.errors import DuplicateBrokerRegistration, InconsistentClusterId, InvalidRequest
 from barnabas.core.metadata.records import NO_LEADER, RemoveNodeRecord
-from barnabas.services.membership import LEAVING_PATIENCE_S
+from barnabas.runtime.broker_lease import BrokerLease
+from barnabas.services.membership import LEAVING_PATIENCE_S, PATIENCE_S, TOLD_AGAIN_S, Membership
 from barnabas.services.producer_ids import ProducerIds
-from tests.unit.services.cluster_world import SESSION_MS, ClusterWorld, endpoints_of, run
+from tests.support.ports import FixedClock
+from tests.unit.services.cluster_world import SESSION_MS, ClusterWorld, beat, endpoints_of, run
 from tests.unit.services.test_controller import settle
 
 SESSION_S = SESSION_MS / 1000
@@ -153,6 +155,25 @@ def test_partitions_of_a_broker_with_another_data_directory_are_offline_and_an_e
     (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert "broker 5 has come back with another data directory" in line
     assert "1 partitions: alone-0." in line
+
+
+def test_a_broker_that_finds_no_controller_says_so_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    """It waited in silence where controller.quorum.bootstrap.servers was wrong."""
+
+    async def scenario(world: ClusterWorld) -> None:
+        membership, _ = world.broker(5)
+        world.log.leader = None
+        starting = world.begin(membership.start(endpoints_of(5)))
+        await asyncio.sleep(PATIENCE_S - 1)
+        assert "waiting for a controller" not in caplog.text
+        await asyncio.sleep(2 * TOLD_AGAIN_S)
+        starting.cancel()
+
+    run(scenario)
+
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(told) == 2
+    assert "waiting for a controller, without which this node cannot serve: the quorum has no leader." in told[0]
 
 
 def test_a_broker_that_takes_over_an_id_waits_for_the_sessions_of_a_new_controller() -> None:
@@ -299,5 +320,99 @@ def test_producer_ids_come_from_the_controller_wherever_it_is() -> None:
         taken = [await each.take() for each in (near, far) for _ in range(1001)]
 
         assert len(set(taken)) == len(taken)
+
+    run(scenario)
+
+
+def lease_of(world: ClusterWorld, membership: Membership, node_id: int) -> BrokerLease:
+    lease = membership._lease = BrokerLease(world.metadata[node_id], FixedClock())
+    return lease
+
+
+def test_heartbeats_renew_a_lease_that_is_over_when_no_controller_answers() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        membership, _ = world.broker(5)
+        lease = lease_of(world, membership, 5)
+        await membership.start(endpoints_of(5))
+        assert not lease.holds()
+        running = world.begin(membership.run())
+        await membership.wait_unfenced()
+        await asyncio.sleep(2 * SESSION_S)
+        assert lease.holds()
+
+        world.log.elect(None)
+        await asyncio.sleep(SESSION_S)
+
+        assert not lease.holds()
+        running.cancel()
+
+    run(scenario)
+
+
+def test_a_broker_whose_metadata_lag_does_not_renew_its_lease() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        membership = await world.join(5)
+        lease = lease_of(world, membership, 5)
+        await asyncio.sleep(SESSION_S)
+        assert lease.holds()
+
+        world.metadata[5].is_held = True
+        await world.create("t", 5)
+        await asyncio.sleep(SESSION_S)
+        assert not lease.holds()
+        world.metadata[5].release()
+
+        assert lease.holds()
+
+    run(scenario)
+
+
+def test_a_broker_that_leaves_gives_up_its_lease_before_others_lead() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        membership = await world.join(5)
+        await world.join(1)
+        lease = lease_of(world, membership, 5)
+        await asyncio.sleep(SESSION_S)
+        assert lease.holds()
+
+        leaving = world.begin(membership.shut_down(timeout_s=SESSION_S))
+        await settle()
+
+        assert not lease.holds()
+        await leaving
+
+    run(scenario)
+
+
+def test_a_controller_that_may_have_been_replaced_gives_a_shorter_lease_or_none() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        epoch = await world.let_in(5)
+
+        async def leased_ms() -> int:
+            return (await world.controller.heartbeat(beat(5, epoch, offset=world.metadata[1].applied_offset))).lease_ms
+
+        assert await leased_ms() == SESSION_MS
+        world.log.unconfirmed_ms = 1000
+        assert await leased_ms() == SESSION_MS - 1000
+        world.log.unconfirmed_ms = SESSION_MS + 1
+        assert await leased_ms() == 0
+        world.log.unconfirmed_ms = None
+        assert await leased_ms() == 0
+
+    run(scenario)
+
+
+def test_a_heartbeat_that_comes_while_its_broker_is_being_fenced_gives_no_lease() -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        epoch = await world.let_in(5)
+        world.log.gate.clear()
+        fencing = world.begin(world.controller.fence_gone(5, epoch=epoch))
+        await settle()
+
+        reply = await world.controller.heartbeat(beat(5, epoch, offset=world.metadata[1].applied_offset))
+
+        assert reply.lease_ms == 0
+        world.log.gate.set()
+        await fencing
 
     run(scenario)

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 
 from barnabas.core.errors import StorageError
+from barnabas.core.metadata.records import NO_LEADER
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.services.broker import Broker
+from barnabas.services.leftovers import settle_leftovers
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.testing.disk import Keep, SimulatedDisk
@@ -80,3 +83,28 @@ def test_files_that_cannot_be_removed_for_now_do_not_keep_a_node_from_stopping(
 
     run(scenario, is_virtual=True)
     assert "the files of the deleted topic t are not removed" in caplog.text
+
+
+def test_the_log_of_a_replica_is_kept_where_the_metadata_say_at_once_that_it_is_here_and_that_nobody_leads() -> None:
+    """As when a node that was down while a partition was moved to it has fetched a snapshot of the metadata.
+
+    The replica counted as another node's, and its directory was removed as a leftover.
+    """
+
+    async def scenario(broker: Broker) -> None:
+        await create(broker, "t", partitions=1)
+        partition = broker.served.get_partition("t", 0)
+        partition.append(encode_batch([Record(0, 0, None, b"kept")]), now_ms=0)
+        partition.log.flush()
+        state = broker.metadata.image.get_topic("t").partitions[0]
+        elsewhere = msgspec.structs.replace(state, replicas=(7,), isr=(7,), leader=7, leader_epoch=1)
+        partition.be_without_leader(1, broker.served._replication(broker.served.get("t"), elsewhere))
+        broker.served.apply([msgspec.structs.replace(state, leader=NO_LEADER, leader_epoch=2)])
+        settle_leftovers(broker.served, broker.logs.data_dir)
+
+        assert partition.is_here
+        assert partition.name in broker.logs.data_dir.logs
+        broker.served.apply([msgspec.structs.replace(state, leader_epoch=3)])
+        assert partition.end_offset == 1
+
+    run(scenario)

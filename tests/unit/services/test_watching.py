@@ -2,7 +2,9 @@
 
 import asyncio
 
-from barnabas.services.watching import Watching
+import pytest
+
+from barnabas.services.watching import TOLD_AFTER, Watching
 from tests.unit.services.cluster_world import SESSION_MS, ClusterWorld, run
 
 
@@ -102,3 +104,18 @@ def test_a_broker_that_was_fenced_by_mistake_is_let_in_again_by_its_heartbeat() 
         assert len(world.log.records) - epochs <= 4, "it is fenced and let in again and again"
 
     run(scenario)
+
+
+def test_a_broker_that_lives_where_nobody_reaches_it_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: ClusterWorld) -> None:
+        brokers = Brokers()
+        brokers.cut_off.add(3)
+        watched(world, brokers)
+        await world.join(3)
+        await asyncio.sleep(TOLD_AFTER * 3)
+
+    run(scenario)
+    told = [each.getMessage() for each in caplog.records if "cannot be reached" in each.getMessage()]
+    assert len(told) == 1
+    assert "broker 3 sends heartbeats, but cannot be reached where it says that it listens" in told[0]
+    assert "Correct advertised.listeners of that node" in told[0]

@@ -7,12 +7,15 @@ import pytest
 from crc32c import crc32c
 
 from barnabas.core.errors import CorruptLog
-from barnabas.core.raft.voters import NO_VOTERS, Endpoint, ReplicaKey, Voter, VoterSet
+from barnabas.core.raft.control_records import encode_voters
+from barnabas.core.raft.log_view import BOOTSTRAP_SNAPSHOT
+from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VoterEndpoint, VoterSet
+from barnabas.core.records.batch import iter_batches
 from barnabas.storage.metadata_snapshot import MetadataSnapshots, SnapshotContents, SnapshotId, parse_name
 from barnabas.testing.disk import Keep, SimulatedDisk
 
 RECORDS = [b"one", b"", b"three" * 100]
-VOTERS = VoterSet.of([Voter(ReplicaKey(1, UUID(int=5)), (Endpoint("CONTROLLER", "h", 9093),))])
+VOTERS = VoterSet.of([Voter(ReplicaKey(1, UUID(int=5)), (VoterEndpoint("CONTROLLER", "h", 9093),))])
 NAME = "00000000000000000007-0000000002.checkpoint"
 
 
@@ -147,3 +150,46 @@ def test_a_snapshot_that_claims_more_than_it_has_is_refused_though_its_checksum_
 
     with pytest.raises(CorruptLog):
         snapshots.read(SnapshotId(7, 2))
+
+
+# The one that a node is formatted with
+
+FIRST = "00000000000000000000-0000000000.checkpoint"
+
+
+def test_the_first_voters_are_written_in_record_batches_as_kafka_does() -> None:
+    disk, snapshots = make()
+
+    snapshots.write(BOOTSTRAP_SNAPSHOT, [], VOTERS)
+    disk.crash(Keep.NOTHING)
+
+    data = disk.open(f"/log/{FIRST}").read(0, 10_000)
+    batches = [(header.base_offset, header.record_count, header.is_control) for _, header in iter_batches(data)]
+    assert batches == [(0, 3, True), (3, 1, True)]
+    assert snapshots.read(BOOTSTRAP_SNAPSHOT) == SnapshotContents([], VOTERS)
+
+
+def test_damage_to_the_first_voters_is_noticed() -> None:
+    disk, snapshots = make()
+    snapshots.write(BOOTSTRAP_SNAPSHOT, [], VOTERS)
+    path = f"/log/{FIRST}"
+    size = disk.file_size(path)
+
+    for position in range(size):
+        disk.flip_bit(path, position, position % 8)
+        with pytest.raises(CorruptLog, match=FIRST):
+            snapshots.read(BOOTSTRAP_SNAPSHOT)
+        disk.flip_bit(path, position, position % 8)
+    for kept in range(size - 1, -1, -1):
+        disk.open(path).truncate(kept)
+        with pytest.raises(CorruptLog, match=FIRST):
+            snapshots.read(BOOTSTRAP_SNAPSHOT)
+
+
+def test_first_voters_that_an_earlier_version_wrote_are_read() -> None:
+    disk, snapshots = make()
+    blob = encode_voters(VOTERS)
+    body = struct.pack(">qiI", 0, 0, 0) + struct.pack(">I", len(blob)) + blob
+    disk.open(f"/log/{FIRST}", create=True).write(0, struct.pack(">8sI", b"BARNMET2", crc32c(body)) + body)
+
+    assert snapshots.read(BOOTSTRAP_SNAPSHOT) == SnapshotContents([], VOTERS)

@@ -9,7 +9,7 @@ from barnabas.core.errors import CorruptLog, OutOfOrderSequence
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Log
-from barnabas.storage.recovery import RecoveryReport
+from barnabas.storage.recovery_report import RecoveryReport
 from barnabas.testing.disk import Keep, SimulatedCrash, SimulatedDisk
 from tests.unit.storage.builders import (
     DATA,

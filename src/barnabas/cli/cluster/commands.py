@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnabas.cli import output
-from barnabas.cli.cluster.place import Directory, NodeIds, open_cluster
+from barnabas.cli.cluster import recovering
+from barnabas.cli.cluster.place import Bootstrap, Directory, NodeIds, bootstrap_of, open_cluster
 from barnabas.cli.confirming import Yes, confirm
 from barnabas.cli.connection import AsJson, parse_pairs
 from barnabas.core.errors import InvalidConfig
@@ -22,10 +23,7 @@ app = typer.Typer(
     name="cluster", help="Run a cluster of several nodes on this machine; look at any cluster.", no_args_is_help=True
 )
 
-Bootstrap = Annotated[
-    str | None,
-    typer.Option("--bootstrap", "-b", help="Addresses of a cluster's brokers, HOST:PORT,..., instead of --dir."),
-]
+app.command("recover-quorum")(recovering.recover_quorum)
 
 
 @app.command()
@@ -180,12 +178,13 @@ def remove(
     directory: Directory = None,
     bootstrap: Bootstrap = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also if the majority, or the only replica of a partition, is lost.")
+        bool, typer.Option("--force", help="Also if the majority is lost, or replicas of partitions are.")
     ] = False,
 ) -> None:
     """Remove a node for good: it votes no more, stops and is unregistered. Its data stays on disk.
 
-    With --bootstrap, for a cluster on several machines: stop the node there first.
+    Move what it holds to other nodes first: 'barnabas cluster decommission'. With --bootstrap, for a cluster on several
+    machines: stop the node there, too.
     """
     if bootstrap is not None:
         from barnabas.cli.cluster.remote import remove_at
@@ -199,6 +198,10 @@ def remove(
 
 
 AtOnce = Annotated[int, typer.Option(min=1, help="How many partitions are moved at the same time.")]
+Throttle = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="BYTES", help="The most bytes a second that a broker sends or fetches for this."),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be moved, and move nothing.")]
 
 
@@ -208,17 +211,24 @@ def rebalance_(
     bootstrap: Bootstrap = None,
     dry_run: DryRun = False,
     at_once: AtOnce = 10,
+    throttle: Throttle = None,
     as_json: AsJson = False,
     yes: Yes = False,
 ) -> None:
     """Spread replicas and leaders evenly over the nodes and racks, with as few copies as that takes.
 
+    At the end preferred leaders are elected, as 'barnabas cluster elect-leaders' does.
+
     With --json, print the plan in the format of kafka-reassign-partitions.sh, and move nothing.
     """
     from barnabas.cli.cluster.moving import Mover
 
-    mover = Mover(_bootstrap_of(directory, bootstrap))
-    _show_and_move(mover, mover.plan_rebalance(), dry_run=dry_run, at_once=at_once, as_json=as_json, yes=yes)
+    mover = Mover(bootstrap_of(directory, bootstrap))
+    is_done = _show_and_move(
+        mover, mover.plan_rebalance(), dry_run=dry_run, at_once=at_once, throttle=throttle, as_json=as_json, yes=yes
+    )
+    if not as_json:
+        mover.lead_evenly(dry_run=dry_run or not is_done)
 
 
 @app.command()
@@ -228,20 +238,30 @@ def decommission(
     bootstrap: Bootstrap = None,
     dry_run: DryRun = False,
     at_once: AtOnce = 10,
+    throttle: Throttle = None,
     yes: Yes = False,
 ) -> None:
     """Move everything off a node, so that it can be removed. New topics may still be placed on it until it stops."""
     from barnabas.cli.cluster.moving import Mover
 
-    mover = Mover(_bootstrap_of(directory, bootstrap))
+    mover = Mover(bootstrap_of(directory, bootstrap))
     is_moved = _show_and_move(
-        mover, mover.plan_decommission(node_id), dry_run=dry_run, at_once=at_once, as_json=False, yes=yes
+        mover,
+        mover.plan_decommission(node_id),
+        dry_run=dry_run,
+        at_once=at_once,
+        throttle=throttle,
+        as_json=False,
+        yes=yes,
     )
     if is_moved and mover.plan_decommission(node_id):
         output.warn(f"node {node_id} was given partitions meanwhile: run the command again")
     elif is_moved:
+        # The command stops a node of this machine by itself.
+        first = "stop it, and " if bootstrap is not None and mover.is_running(node_id) else ""
+        place = "" if bootstrap is None else f" --bootstrap {bootstrap}"
         output.say(
-            f"node {node_id} holds nothing any more: stop it, and remove it with 'barnabas cluster remove {node_id}'"
+            f"node {node_id} holds nothing any more: {first}remove it with 'barnabas cluster remove {node_id}{place}'"
         )
 
 
@@ -260,6 +280,7 @@ def reassign(
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel all moves that are under way.")] = False,
     dry_run: DryRun = False,
     at_once: AtOnce = 10,
+    throttle: Throttle = None,
     yes: Yes = False,
 ) -> None:
     """Move partitions to other nodes, or change the number of a topic's replicas."""
@@ -267,20 +288,45 @@ def reassign(
 
     if (what is None) != cancel:
         raise typer.BadParameter("give a file, a topic with --replicas, or --cancel alone")
-    mover = Mover(_bootstrap_of(directory, bootstrap))
+    mover = Mover(bootstrap_of(directory, bootstrap))
     if what is None:
         output.say(f"moves cancelled: {mover.cancel()}")
         return
     moves = mover.plan_file(Path(what)) if replicas is None else mover.plan_factor(what, replicas)
-    _show_and_move(mover, moves, dry_run=dry_run, at_once=at_once, as_json=False, yes=yes)
+    _show_and_move(mover, moves, dry_run=dry_run, at_once=at_once, throttle=throttle, as_json=False, yes=yes)
 
 
-def _bootstrap_of(directory: Path | None, bootstrap: str | None) -> str:
-    return open_cluster(directory).bootstrap if bootstrap is None else bootstrap
+@app.command("elect-leaders")
+def elect_leaders_(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC|TOPIC-PARTITION]...", help="Only these topics or partitions. Default: all."),
+    ] = None,
+    directory: Directory = None,
+    bootstrap: Bootstrap = None,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean", help="Elect any replica that runs, of partitions without a leader: records may be lost."
+        ),
+    ] = False,
+    yes: Yes = False,
+) -> None:
+    """Have preferred leaders lead: the first replica of each partition, if it is in sync."""
+    from barnabas.cli.cluster.electing import elect_leaders
+
+    elect_leaders(bootstrap_of(directory, bootstrap), names or (), is_unclean=unclean, yes=yes)
 
 
 def _show_and_move(
-    mover: "Mover", moves: "Sequence[Move]", *, dry_run: bool, at_once: int, as_json: bool, yes: bool
+    mover: "Mover",
+    moves: "Sequence[Move]",
+    *,
+    dry_run: bool,
+    at_once: int,
+    throttle: int | None,
+    as_json: bool,
+    yes: bool,
 ) -> bool:
     """Print a plan, and carry it out if that is wanted; whether everything is where it is to be."""
     from barnabas.cli.cluster.moving import plan_json, print_plan
@@ -291,7 +337,7 @@ def _show_and_move(
     print_plan(moves)
     if moves and not dry_run:
         confirm(f"Move {len(moves)} partition{'s'[: len(moves) != 1]}?", yes=yes)
-        mover.carry_out(moves, at_once=at_once)
+        mover.carry_out(moves, at_once=at_once, throttle=throttle)
     return not moves or not dry_run
 
 

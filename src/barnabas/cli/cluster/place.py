@@ -22,6 +22,10 @@ Directory: TypeAlias = Annotated[
         show_default="~/.local/share/barnabas-cluster",
     ),
 ]
+Bootstrap: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--bootstrap", "-b", help="Addresses of a cluster's brokers, HOST:PORT,..., instead of --dir."),
+]
 NodeIds: TypeAlias = Annotated[list[int], typer.Argument(metavar="NODE...", help="The ids of the nodes.")]
 
 
@@ -37,3 +41,8 @@ def open_cluster(directory: Path | None, starter: "Starter | None" = None) -> "L
     from barnabas.testing.cluster.starting import Detached
 
     return LocalCluster(directory or default_dir(), starter or Detached(), output.say)
+
+
+def bootstrap_of(directory: Path | None, bootstrap: str | None) -> str:
+    """The addresses of a cluster: those that were given, or of the one in a directory."""
+    return open_cluster(directory).bootstrap if bootstrap is None else bootstrap

@@ -5,7 +5,7 @@ from barnabas.client.cluster_admin import ClusterAdmin
 from barnabas.client.contact import reach
 from barnabas.client.settings import Settings
 from barnabas.core.errors import BarnabasError
-from barnabas.testing.cluster.removing import check_removable
+from barnabas.testing.cluster.removing import check_removable, left_short
 
 
 def remove_at(bootstrap: str, node_id: int, *, is_forced: bool) -> None:
@@ -28,3 +28,6 @@ def remove_at(bootstrap: str, node_id: int, *, is_forced: bool) -> None:
         output.say(f"node {node_id}: votes no more")
     if any(each.node_id == node_id for each in cluster.brokers):
         admin.unregister(node_id)
+    short = left_short(node_id, cluster)
+    if short is not None:
+        output.warn(short)

@@ -78,6 +78,7 @@ from barnabas.core.errors.coordinators import (
 from barnabas.core.errors.log import (
     CorruptLog,
     CorruptRecord,
+    CutOff,
     DataDirLost,
     DuplicateSequence,
     FencedLeaderEpoch,
@@ -131,6 +132,7 @@ __all__ = [
     "CoordinatorNotAvailable",
     "CorruptLog",
     "CorruptRecord",
+    "CutOff",
     "DataDirLost",
     "DuplicateBrokerRegistration",
     "DuplicateSequence",

@@ -87,6 +87,10 @@ class NotLeaderOrFollower(BarnabasError):
     kafka_code = 6
 
 
+class CutOff(NotLeaderOrFollower):
+    """This node led the partition when it last heard of the cluster, and cannot know whether it still does."""
+
+
 class ReplicaNotAvailable(BarnabasError):
     """This node has no replica of the partition."""
 

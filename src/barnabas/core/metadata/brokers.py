@@ -12,6 +12,7 @@ process before it is gone, for a directory has one process at a time.
 
 import itertools
 from collections.abc import Iterable, Iterator
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -30,8 +31,14 @@ from barnabas.core.metadata.electing import RulesOf, rules_of
 from barnabas.core.metadata.elections import led_anew
 from barnabas.core.metadata.image import Image, Node, PartitionState
 from barnabas.core.metadata.leadership import Loss, forgetting, leads, with_node, without
-from barnabas.core.metadata.levels import SEVERAL_REPLICAS, level_of, node_at
+from barnabas.core.metadata.levels import SEVERAL_NODES, SEVERAL_REPLICAS, level_of, node_at
 from barnabas.core.metadata.records import Endpoint, MetadataRecord, NodeRecord, PartitionRecord, RemoveNodeRecord
+
+NO_LEASE_SAID: Final = -1
+"""The answer of a controller of an earlier version."""
+
+
+NO_GENERATION: Final = 0
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +57,10 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     rack: str | None = None
     features: tuple[tuple[str, int, int], ...] = ()
     """The supported features: name, lowest and highest level."""
+    generation: int = NO_GENERATION
+    """The generation of its data directory from this start on."""
+    previous_generation: int | None = None
+    """The generation that its data directory had before this start; None if the broker did not say."""
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +80,10 @@ class HeartbeatReply(msgspec.Struct, frozen=True):
     is_caught_up: bool
     is_fenced: bool
     should_shut_down: bool
+    lease_ms: int = NO_LEASE_SAID
+    """For how long after it was sent the heartbeat keeps others from leading what the broker leads."""
+    decided_offset: int = 0
+    """Where the controller's log ended, which had all that it had decided."""
 
 
 def register(
@@ -106,8 +121,9 @@ def register(
         is_leaving=known is not None and is_amended and known.is_leaving,
         directory_id=registration.directory_id,
         features=registration.features,
+        generation=registration.generation,
     )
-    if is_local:  # others cannot register at a level that does not know of them
+    if is_local or level_of(image) >= SEVERAL_NODES:  # others cannot register at a level that does not know of them
         node = node_at(node, level_of(image))
     if node == known:
         return MetadataDecision([], node.epoch)
@@ -128,9 +144,23 @@ def _loss_of(image: Image, registration: Registration) -> Loss:
     directory_id = image.removed.get(registration.node_id) if known is None else known.directory_id
     if None not in (directory_id, registration.directory_id) and directory_id != registration.directory_id:
         return Loss.EVERYTHING
+    if is_older_copy(image, registration):
+        return Loss.SINCE_A_COPY
     if known is None and directory_id is None:
         return Loss.UNKNOWN
     return Loss.NOTHING if known is not None and registration.previous_epoch == known.epoch else Loss.UNSYNCED
+
+
+def is_older_copy(image: Image, registration: Registration) -> bool:
+    """Whether the data directory of a broker is an older copy of the one that it was last registered with."""
+    known, previous = image.nodes.get(registration.node_id), registration.previous_generation
+    return (
+        known is not None
+        and known.incarnation != registration.incarnation
+        and known.directory_id == registration.directory_id
+        and previous is not None
+        and previous < known.generation
+    )
 
 
 def left_without_records(image: Image, records: Iterable[MetadataRecord]) -> list[str]:

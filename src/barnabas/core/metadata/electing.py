@@ -83,6 +83,15 @@ def rules_given(given: Mapping[str, str]) -> RulesOf:
     return lambda image, topic: rules_of(image, topic, given)
 
 
+def stand_in(image: Image, state: PartitionState) -> int:
+    """The node that the controller would most likely have lead in the place of the leader, or `NO_LEADER`."""
+    for eligible in (state.isr, state.elr):
+        for node in state.replicas:
+            if node in eligible and node != state.leader and image.is_active(node):
+                return node
+    return NO_LEADER
+
+
 def has_elr(image: Image) -> bool:
     """Whether new ELRs may be recorded."""
     if METADATA_VERSION not in image.features:
@@ -90,7 +99,7 @@ def has_elr(image: Image) -> bool:
     return level_of(image) >= SEVERAL_REPLICAS and image.features.get(ELR_VERSION, 0) > 0
 
 
-class Change(NamedTuple):
+class PartitionChange(NamedTuple):
     """What is to change of a partition; None: nothing. Leaders, ELR and epochs follow from it."""
 
     isr: tuple[int, ...] | None = None
@@ -109,13 +118,13 @@ class Change(NamedTuple):
     """Whether an operator asks for any leader, whatever the topic says."""
 
 
-NO_CHANGE: Final = Change()
+NO_CHANGE: Final = PartitionChange()
 
 
 def changed(
     image: Image,
     state: PartitionState,
-    change: Change = NO_CHANGE,
+    change: PartitionChange = NO_CHANGE,
     *,
     rules: ElectionRules,
     may_lead: Callable[[int], bool] | None = None,
@@ -162,7 +171,7 @@ class _Draft:
 
     __slots__ = ("adding", "elr", "isr", "last_known_elr", "leader", "recovery_state", "removing", "replicas")
 
-    def __init__(self, state: PartitionState, change: Change) -> None:
+    def __init__(self, state: PartitionState, change: PartitionChange) -> None:
         isr = state.isr if change.isr is None else change.isr
         self.isr = without_nodes(isr, change.lost) if change.lost else isr
         self.replicas = state.replicas if change.replicas is None else change.replicas
@@ -195,7 +204,9 @@ def _finish_reassignment(draft: _Draft) -> None:
         draft.isr, draft.replicas, draft.adding, draft.removing = isr, target, (), ()
 
 
-def _settle_elr(image: Image, state: PartitionState, draft: _Draft, change: Change, rules: ElectionRules) -> None:
+def _settle_elr(
+    image: Image, state: PartitionState, draft: _Draft, change: PartitionChange, rules: ElectionRules
+) -> None:
     """The ELR that goes with the new ISR."""
     if len(draft.isr) >= draft.needed_in_sync(rules):
         draft.elr = ()
@@ -207,7 +218,9 @@ def _settle_elr(image: Image, state: PartitionState, draft: _Draft, change: Chan
         draft.elr = tuple(node for node in draft.replicas if node in had)
 
 
-def _elect(image: Image, draft: _Draft, change: Change, rules: ElectionRules, may_lead: Callable[[int], bool]) -> None:
+def _elect(
+    image: Image, draft: _Draft, change: PartitionChange, rules: ElectionRules, may_lead: Callable[[int], bool]
+) -> None:
     """Elect a leader, if the one that is there cannot lead on or another is asked for."""
     eligible = draft.isr or draft.elr
     asked = () if change.leader is None else (change.leader,)
@@ -238,7 +251,7 @@ def _unclean_leader(
     return next((node for node in draft.replicas if may_be_any and may_lead(node)), NO_LEADER)
 
 
-def _remember_leader(state: PartitionState, draft: _Draft, change: Change) -> None:
+def _remember_leader(state: PartitionState, draft: _Draft, change: PartitionChange) -> None:
     """Remember the last leader of a partition that has none, as long as it has none and has not lost everything."""
     known = draft.last_known_elr
     if draft.leader != NO_LEADER:

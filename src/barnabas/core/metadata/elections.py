@@ -12,7 +12,7 @@ from barnabas.core.errors import (
     PreferredLeaderNotAvailable,
 )
 from barnabas.core.metadata.decision import MetadataDecision
-from barnabas.core.metadata.electing import Change, RulesOf, changed, rules_of
+from barnabas.core.metadata.electing import PartitionChange, RulesOf, changed, rules_of
 from barnabas.core.metadata.image import Image, PartitionState
 from barnabas.core.metadata.records import NO_LEADER, MetadataRecord, PartitionRecord
 
@@ -29,7 +29,7 @@ def elect_preferred(
     preferred = state.replicas[0]
     if state.leader == preferred:
         raise ElectionNotNeeded(f"{topic}-{partition} is already led by its preferred leader, {preferred}")
-    led = changed(image, state, Change(leader=preferred), rules=rules(image, found))
+    led = changed(image, state, PartitionChange(leader=preferred), rules=rules(image, found))
     if led is None or led.leader != preferred:
         raise PreferredLeaderNotAvailable(f"the preferred leader of {topic}-{partition}, {preferred}, is not in sync")
     return MetadataDecision([led], led)
@@ -45,7 +45,7 @@ def elect_unclean(
     state = found.get_partition(partition)
     if state.leader != NO_LEADER:
         raise ElectionNotNeeded(f"{topic}-{partition} is led by {state.leader} already")
-    led = changed(image, state, Change(is_unclean=True), rules=rules(image, found))
+    led = changed(image, state, PartitionChange(is_unclean=True), rules=rules(image, found))
     if led is None or led.leader == NO_LEADER:
         raise EligibleLeadersNotAvailable(f"no replica of {topic}-{partition} is available")
     return MetadataDecision([led], led)
@@ -106,7 +106,7 @@ def _balanced(image: Image, rules: RulesOf) -> Iterator[PartitionRecord]:
         for state in topic.partitions.values():
             preferred = state.replicas[0]
             if preferred not in (state.leader, *state.removing) and preferred in state.isr:
-                led = changed(image, state, Change(leader=preferred), rules=rules(image, topic))
+                led = changed(image, state, PartitionChange(leader=preferred), rules=rules(image, topic))
                 if led is not None and led.leader == preferred:
                     yield led
 

@@ -4,6 +4,10 @@ Only the current leader may ask, and only knowing the current state: the epochs 
 Replicas come with the broker epochs under which they fetched (KIP-903), so that one that has restarted since, perhaps
 with a shorter log, does not get in on the strength of what it had before.
 
+A leader whose log cannot be opened asks to be replaced, in a field of our own: it has nothing for anybody. It leaves
+ISR and ELR if another has everything acknowledged and can lead; else it stays, for it may be the last one that can be
+repaired (decision 21).
+
 A change may complete a reassignment, and by that another replica may lead: the change is made all the same, and the
 answer is NEW_LEADER_ELECTED.
 """
@@ -16,6 +20,7 @@ import msgspec
 
 from barnabas.core.errors import (
     BarnabasError,
+    EligibleLeadersNotAvailable,
     FencedLeaderEpoch,
     IneligibleReplica,
     InvalidRequest,
@@ -25,7 +30,7 @@ from barnabas.core.errors import (
     StaleBrokerEpoch,
 )
 from barnabas.core.metadata.decision import MetadataDecision
-from barnabas.core.metadata.electing import Change, RulesOf, changed, rules_of
+from barnabas.core.metadata.electing import PartitionChange, RulesOf, changed, rules_of, without_nodes
 from barnabas.core.metadata.image import Image, PartitionState, Topic
 from barnabas.core.metadata.records import RECOVERED, RECOVERING, PartitionRecord
 
@@ -43,6 +48,8 @@ class IsrChange(msgspec.Struct, frozen=True):
     isr: tuple[tuple[int, int], ...]
     """Node ids and broker epochs."""
     recovery_state: int = RECOVERED
+    resigns: bool = False
+    """Whether the leader asks for another leader, since it cannot open its log; `isr` counts for nothing then."""
 
 
 def alter_partitions(
@@ -81,11 +88,29 @@ def _alter(
     topic = image.get_topic_by_id(change.topic_id)
     state = topic.get_partition(change.partition)
     _check_epochs(topic, state, node_id, change)
+    if change.resigns:
+        return state, _resigned(image, topic, state, rules)
     _check_isr(topic, state, change)
     _check_eligible(image, change)
     isr = tuple(node for node, _ in change.isr)
-    wanted = Change(isr=isr, recovery_state=change.recovery_state)
+    wanted = PartitionChange(isr=isr, recovery_state=change.recovery_state)
     return state, changed(image, state, wanted, rules=rules(image, topic))
+
+
+def _resigned(image: Image, topic: Topic, state: PartitionState, rules: RulesOf) -> PartitionRecord:
+    """A partition that its leader cannot serve, led by another that has everything acknowledged."""
+    leader = state.leader
+    wanted = PartitionChange(isr=without_nodes(state.isr, (leader,)), lost=(leader,), emptied=(leader,))
+    after = changed(
+        image,
+        state,
+        wanted,
+        rules=rules(image, topic),
+        may_lead=lambda node: node != leader and image.is_active(node),
+    )
+    if after is None or after.leader not in (*state.isr, *state.elr):
+        raise EligibleLeadersNotAvailable(f"nobody else can lead {topic.name}-{state.partition}")
+    return after
 
 
 def _moved(state: PartitionState) -> NewLeaderElected:

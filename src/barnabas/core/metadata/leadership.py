@@ -13,7 +13,7 @@ comes with another data directory it has lost everything (decision 18): it is no
 from collections.abc import Callable, Iterator
 from enum import Enum
 
-from barnabas.core.metadata.electing import Change, ElectionRules, RulesOf, changed, rules_of, without_nodes
+from barnabas.core.metadata.electing import ElectionRules, PartitionChange, RulesOf, changed, rules_of, without_nodes
 from barnabas.core.metadata.image import Image, PartitionState, Topic
 from barnabas.core.metadata.records import NO_LEADER, PartitionRecord
 
@@ -24,6 +24,7 @@ class Loss(Enum):
     NOTHING = "it stopped cleanly, or has not stopped"
     UNSYNCED = "it stopped uncleanly: what was not flushed"
     UNKNOWN = "it was removed, or is new, and nobody knows with which data directory it had its replicas, if any"
+    SINCE_A_COPY = "its data directory is an older copy: what was written since"
     EVERYTHING = "it has another data directory"
 
 
@@ -38,10 +39,10 @@ def without(
     for topic in image.topics.values():
         settings = rules(image, topic)
         lost = _lost(node_id, settings, loss)
-        emptied = lost if loss is Loss.EVERYTHING else ()
         for state in topic.partitions.values():
             if _involves(state, node_id, may_be_lost=bool(lost)):
-                change = Change(isr=without_nodes(state.isr, (node_id,)), lost=lost, emptied=emptied)
+                emptied = lost if _may_not_lead(loss, state) else ()
+                change = PartitionChange(isr=without_nodes(state.isr, (node_id,)), lost=lost, emptied=emptied)
                 after = changed(image, state, change, rules=settings, may_lead=may_lead)
                 if after is not None:
                     yield after
@@ -49,8 +50,15 @@ def without(
 
 def _lost(node_id: int, settings: ElectionRules, loss: Loss) -> tuple[int, ...]:
     """The node, if it may have lost acknowledged records."""
-    is_lost = loss in (Loss.EVERYTHING, Loss.UNKNOWN) or (loss is Loss.UNSYNCED and not settings.is_flushed)
+    is_lost = loss in (Loss.EVERYTHING, Loss.SINCE_A_COPY, Loss.UNKNOWN) or (
+        loss is Loss.UNSYNCED and not settings.is_flushed
+    )
     return (node_id,) if is_lost else ()
+
+
+def _may_not_lead(loss: Loss, state: PartitionState) -> bool:
+    """Whether a node must not lead even as the last that did: it has nothing, or another replica may have more."""
+    return loss is Loss.EVERYTHING or (loss is Loss.SINCE_A_COPY and len(state.replicas) > 1)
 
 
 def with_node(image: Image, node_id: int, *, rules: RulesOf = rules_of) -> Iterator[PartitionRecord]:
@@ -71,7 +79,7 @@ def forgetting(image: Image, node_id: int, *, loss: Loss, rules: RulesOf = rules
         if (is_emptied or len(state.replicas) > 1) and _involves(state, node_id, may_be_lost=True):
             settings = rules(image, topic)
             lost = _lost(node_id, settings, loss)
-            change = Change(lost=lost, emptied=lost if is_emptied else ())
+            change = PartitionChange(lost=lost, emptied=lost if _may_not_lead(loss, state) else ())
             after = changed(image, state, change, rules=settings, may_lead=_active_with(image, node_id))
             if after is not None:
                 yield after

@@ -29,13 +29,18 @@ SEVERAL_NODES: Final = 30
 SEVERAL_REPLICAS: Final = 31
 """Partitions have eligible leader replicas and recovery states, and are reassigned; the data directories of nodes that
 were removed are remembered."""
-LATEST_LEVEL: Final = SEVERAL_REPLICAS
+GENERATIONS: Final = 32
+"""The generations of data directories are recorded, and older copies are told by them."""
+LATEST_LEVEL: Final = GENERATIONS
 
 TYPES: Final[Mapping[type, int]] = {RemoveNodeRecord: SEVERAL_NODES}
 """The level that introduced a record type, if it is later than the first."""
 
 FIELDS: Final[Mapping[type, Mapping[str, int]]] = {
-    NodeRecord: dict.fromkeys(("epoch", "is_fenced", "is_leaving", "directory_id", "features"), SEVERAL_NODES),
+    NodeRecord: {
+        **dict.fromkeys(("epoch", "is_fenced", "is_leaving", "directory_id", "features"), SEVERAL_NODES),
+        "generation": GENERATIONS,
+    },
     RemoveNodeRecord: {"directory_id": SEVERAL_REPLICAS},
     PartitionRecord: dict.fromkeys(("elr", "last_known_elr", "recovery_state", "adding", "removing"), SEVERAL_REPLICAS),
 }

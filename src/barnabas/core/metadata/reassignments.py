@@ -20,7 +20,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.metadata.assignments import check_replicas
 from barnabas.core.metadata.decision import MetadataDecision
-from barnabas.core.metadata.electing import Change, RulesOf, changed, rules_of
+from barnabas.core.metadata.electing import PartitionChange, RulesOf, changed, rules_of
 from barnabas.core.metadata.image import Image, PartitionState, Topic
 from barnabas.core.metadata.records import MetadataRecord
 
@@ -68,7 +68,7 @@ def alter(
     after = changed(
         image,
         state,
-        Change(isr=isr, replicas=replicas, adding=adding, removing=removing),
+        PartitionChange(isr=isr, replicas=replicas, adding=adding, removing=removing),
         rules=rules(image, found),
     )
     return MetadataDecision([] if after is None else [after], state if after is None else after)
@@ -137,7 +137,9 @@ def _cancel(image: Image, topic: Topic, state: PartitionState, rules: RulesOf) -
             f"the reassignment of {topic.name}-{state.partition} cannot be cancelled: none of "
             f"{list(replicas)} is in sync"
         )
-    after = changed(image, state, Change(isr=isr, replicas=replicas, adding=(), removing=()), rules=rules(image, topic))
+    after = changed(
+        image, state, PartitionChange(isr=isr, replicas=replicas, adding=(), removing=()), rules=rules(image, topic)
+    )
     assert after is not None
     return MetadataDecision([after], after)
 

@@ -19,7 +19,7 @@ Racks: TypeAlias = Mapping[int, str | None]
 """The nodes that take replicas, with the rack of each, if it has one."""
 
 
-class Placed(NamedTuple):
+class PartitionReplicas(NamedTuple):
     """A partition and its replicas, the preferred leader first."""
 
     topic: str
@@ -44,7 +44,7 @@ class Move(NamedTuple):
         return tuple(node for node in self.after if node not in self.before)
 
 
-def rebalance(partitions: Sequence[Placed], nodes: Racks) -> list[Move]:
+def rebalance(partitions: Sequence[PartitionReplicas], nodes: Racks) -> list[Move]:
     """Spread replicas and preferred leaders evenly over nodes and racks; the moves that it takes."""
     plan = _Plan(partitions, nodes)
     plan.leave_others()
@@ -54,7 +54,7 @@ def rebalance(partitions: Sequence[Placed], nodes: Racks) -> list[Move]:
     return list(plan.moves())
 
 
-def empty_node(partitions: Sequence[Placed], nodes: Racks, node_id: int) -> list[Move]:
+def empty_node(partitions: Sequence[PartitionReplicas], nodes: Racks, node_id: int) -> list[Move]:
     """Have the other nodes take what a node holds; what it does not hold stays where it is."""
     others = {node: rack for node, rack in nodes.items() if node != node_id}
     plan = _Plan([each for each in partitions if node_id in each.replicas], others, all_of=partitions)
@@ -62,7 +62,7 @@ def empty_node(partitions: Sequence[Placed], nodes: Racks, node_id: int) -> list
     return list(plan.moves())
 
 
-def with_factor(partitions: Sequence[Placed], nodes: Racks, topic: str, factor: int) -> list[Move]:
+def with_factor(partitions: Sequence[PartitionReplicas], nodes: Racks, topic: str, factor: int) -> list[Move]:
     """Give a topic more replicas, or fewer; the preferred leaders stay."""
     plan = _Plan([each for each in partitions if each.topic == topic], nodes, all_of=partitions)
     plan.resize(factor)
@@ -72,7 +72,9 @@ def with_factor(partitions: Sequence[Placed], nodes: Racks, topic: str, factor: 
 class _Plan:
     """Where replicas will be; lives as long as a plan is made."""
 
-    def __init__(self, partitions: Sequence[Placed], nodes: Racks, *, all_of: Sequence[Placed] = ()) -> None:
+    def __init__(
+        self, partitions: Sequence[PartitionReplicas], nodes: Racks, *, all_of: Sequence[PartitionReplicas] = ()
+    ) -> None:
         self._before = sorted(partitions)
         self._now = [list(each.replicas) for each in self._before]
         # A node without a rack is one of its own.

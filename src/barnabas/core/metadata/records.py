@@ -57,6 +57,7 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True, tag=0):
     is_leaving: bool = False
     directory_id: UUID | None = None  # of its data directory, which outlives incarnations
     features: tuple[tuple[str, int, int], ...] = ()  # the levels that it knows: name, lowest, highest
+    generation: int = 0  # of its data directory, as it registered; 0 if it did not say
 
     @property
     def is_active(self) -> bool:

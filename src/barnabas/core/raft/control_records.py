@@ -12,11 +12,20 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.core.errors import CorruptRecord
-from barnabas.core.log_fields import INT16, INT32, BadFields, FieldReader, compact_array, compact_string, tagged_fields
+from barnabas.core.log_fields import (
+    INT16,
+    INT32,
+    INT64,
+    BadFields,
+    FieldReader,
+    compact_array,
+    compact_string,
+    tagged_fields,
+)
 from barnabas.core.raft.log_view import BatchInfo
 from barnabas.core.raft.output import ControlRecord, KRaftVersion, LeaderChange, Voters
-from barnabas.core.raft.voters import Endpoint, ReplicaKey, Voter, VotersAt, VoterSet
-from barnabas.core.records.batch import BatchHeader, Buffer
+from barnabas.core.raft.voters import ReplicaKey, Voter, VoterEndpoint, VotersAt, VoterSet
+from barnabas.core.records.batch import BatchHeader, Buffer, check_batch, iter_batches
 from barnabas.core.records.control import MarkerType
 from barnabas.core.records.record import Record, decode_records, encode_batch
 
@@ -38,6 +47,48 @@ def encode_control(records: Sequence[ControlRecord], *, base_offset: int, epoch:
         leader_epoch=epoch,
         is_control=True,
     )
+
+
+def encode_bootstrap(voters: VoterSet) -> bytes:
+    """The checkpoint that a node is formatted with, as Kafka lays it out: a snapshot of voters and nothing else."""
+    head = [
+        (MarkerType.SNAPSHOT_HEADER, INT16.pack(_VERSION) + INT64.pack(0) + _NO_TAGS),  # no record has a time
+        (MarkerType.KRAFT_VERSION, _encode(KRaftVersion(1))),
+        (MarkerType.KRAFT_VOTERS, encode_voters(voters)),
+    ]
+    foot = [(MarkerType.SNAPSHOT_FOOTER, INT16.pack(_VERSION) + _NO_TAGS)]
+    return bytes(_control_batch(head, 0) + _control_batch(foot, len(head)))
+
+
+def _control_batch(records: Sequence[tuple[MarkerType, bytes]], base_offset: int) -> bytearray:
+    return encode_batch(
+        [
+            Record(base_offset + index, 0, _KEY.pack(_VERSION, kind), value)
+            for index, (kind, value) in enumerate(records)
+        ],
+        leader_epoch=0,
+        is_control=True,
+    )
+
+
+def decode_bootstrap(data: bytes) -> VoterSet:
+    """The voters of such a checkpoint; `CorruptRecord` where it is damaged, or not there whole."""
+    found, kinds, offset = None, list[int](), 0
+    for position, header in iter_batches(data):
+        check_batch(data, position, header)
+        if not header.is_control or (header.base_offset, header.leader_epoch) != (
+            offset,
+            0,
+        ):  # no checksum covers these
+            raise CorruptRecord(f"the batch at {position} is none of a checkpoint")
+        offset = header.next_offset
+        batch = memoryview(data)[position : position + header.size]
+        found = voters_in(batch, header) or found
+        kinds += [_KEY.unpack_from(record.key)[1] for record in decode_records(batch, 0, header) if record.key]
+    # A checkpoint that is cut off has no footer, and one that lacks the rest would name no voters.
+    if found is None or kinds[0] != MarkerType.SNAPSHOT_HEADER or kinds[-1] != MarkerType.SNAPSHOT_FOOTER:
+        raise CorruptRecord("the header, the voters or the footer are missing")
+    return found.voters
 
 
 def describe_batch(batch: Buffer, header: BatchHeader) -> BatchInfo:
@@ -94,7 +145,7 @@ def _encode_voter(voter: Voter) -> bytes:
     return b"".join(parts)
 
 
-def _encode_endpoint(endpoint: Endpoint) -> bytes:
+def _encode_endpoint(endpoint: VoterEndpoint) -> bytes:
     return compact_string(endpoint.listener) + compact_string(endpoint.host) + _PORT.pack(endpoint.port) + _NO_TAGS
 
 
@@ -118,7 +169,7 @@ def _read_voter(reader: FieldReader) -> Voter:
     return Voter(ReplicaKey(node_id, None if directory_id == _NO_DIRECTORY else directory_id), endpoints)
 
 
-def _read_endpoint(reader: FieldReader) -> Endpoint:
-    endpoint = Endpoint(reader.compact_string(), reader.compact_string(), reader.number(_PORT))
+def _read_endpoint(reader: FieldReader) -> VoterEndpoint:
+    endpoint = VoterEndpoint(reader.compact_string(), reader.compact_string(), reader.number(_PORT))
     reader.tagged_fields()
     return endpoint

@@ -4,10 +4,11 @@ One fetch is under way at a time, and none before all that was appended is on di
 """
 
 from barnabas.core.model import NO_OFFSET
+from barnabas.core.raft import looking_on
 from barnabas.core.raft.log_view import BatchInfo, EpochEnd
 from barnabas.core.raft.messages import FetchRequest, FetchResponse
 from barnabas.core.raft.output import AppendFetched, Truncate
-from barnabas.core.raft.state import BrokenQuorum, Follower, RaftState, SnapshotFetch
+from barnabas.core.raft.state import BrokenQuorum, Follower, LookingOn, RaftState, SnapshotFetch
 
 
 def send_fetch(state: RaftState, *, now_ms: int) -> None:
@@ -29,7 +30,7 @@ def can_fetch(state: RaftState) -> bool:
 
 def look_for_leader(state: RaftState, *, now_ms: int) -> None:
     """Fetch from any node: one that does not lead names the leader."""
-    if not can_fetch(state):
+    if not can_fetch(state) or looking_on.send_fetch(state, now_ms=now_ms):
         return
     candidates = [*state.other_voters.node_ids, *state.config.bootstrap_ids]
     ready = [
@@ -39,16 +40,17 @@ def look_for_leader(state: RaftState, *, now_ms: int) -> None:
         state.send(ready[state.dice.randrange(len(ready))], fetch_request(state), now_ms=now_ms)
 
 
-def fetch_request(state: RaftState) -> FetchRequest:
+def fetch_request(state: RaftState, *, as_onlooker: LookingOn | None = None) -> FetchRequest:
     """The next fetch: from the end of the log, all of which is on disk."""
     return FetchRequest(
         cluster_id=state.cluster_id,
-        epoch=state.epoch,
-        replica=state.key,
+        epoch=state.epoch if as_onlooker is None else as_onlooker.epoch,
+        replica=state.key if as_onlooker is None else looking_on.ONLOOKER,
         fetch_offset=state.log.end_offset,
         last_epoch=state.log.last_epoch,
         high_watermark=state.high_watermark,
         max_wait_ms=state.config.fetch_max_wait_ms,
+        seen_leader_ms=state.role.leader_ms if isinstance(state.role, Follower) else 0,
     )
 
 
@@ -59,12 +61,14 @@ def on_fetch_response(
     role = state.role
     if not isinstance(role, Follower) or leader_id != state.leader_id:
         return
+    if response.refusal is None and request.epoch == state.epoch:
+        role.leader_ms = max(role.leader_ms, response.leader_ms)
     if response.refusal is not None or not is_current(state, request):
         state.requests.pause(leader_id, now_ms=now_ms)
         return
     if response.diverging is not None:
         # Whatever the leader calls committed, it does not speak of this log before it is truncated.
-        _truncate(state, leader_id, response.diverging, now_ms=now_ms)
+        truncate_diverging(state, leader_id, response.diverging, now_ms=now_ms)
     elif response.snapshot is not None and not 0 <= response.snapshot.epoch <= state.epoch:
         state.note(f"leader {leader_id} of epoch {state.epoch} sends the snapshot {response.snapshot}, which cannot be")
         state.requests.pause(leader_id, now_ms=now_ms)
@@ -76,7 +80,7 @@ def on_fetch_response(
                 f" the high watermark {state.high_watermark}"
             )
         role.snapshot = SnapshotFetch(snapshot=response.snapshot)
-    elif not _append(state, leader_id, response, now_ms=now_ms):
+    elif not append(state, leader_id, response, now_ms=now_ms):
         return
     role.note_contact(now_ms + state.config.fetch_timeout_ms)
 
@@ -87,7 +91,8 @@ def is_current(state: RaftState, request: FetchRequest) -> bool:
     return position == (state.epoch, state.log.end_offset, state.log.last_epoch)
 
 
-def _truncate(state: RaftState, leader_id: int, diverging: EpochEnd, *, now_ms: int) -> None:
+def truncate_diverging(state: RaftState, leader_id: int, diverging: EpochEnd, *, now_ms: int) -> None:
+    """Remove what the leader does not have."""
     end_offset = truncation_offset(state, diverging)
     if not 0 <= end_offset < state.log.end_offset:
         state.note(f"leader {leader_id} says that logs differ at {diverging}, where this one has nothing")
@@ -119,7 +124,8 @@ def truncate_to(state: RaftState, end_offset: int) -> None:
     state.voters.truncate_to(end_offset)
 
 
-def _append(state: RaftState, leader_id: int, response: FetchResponse, *, now_ms: int) -> bool:
+def append(state: RaftState, leader_id: int, response: FetchResponse, *, now_ms: int) -> bool:
+    """Append what the leader sent; whether it made sense."""
     base_offset = state.log.end_offset
     for batch in response.batches:
         if not continues(state, batch):

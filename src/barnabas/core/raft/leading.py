@@ -21,7 +21,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.model import NO_OFFSET
 from barnabas.core.raft.log_view import BOOTSTRAP_SNAPSHOT, EpochEnd, SnapshotId
-from barnabas.core.raft.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse, Refusal
+from barnabas.core.raft.messages import NOT_SAID, BeginQuorumEpochRequest, FetchRequest, FetchResponse, Refusal
 from barnabas.core.raft.output import ChangeDone, Reply
 from barnabas.core.raft.state import CHECK_QUORUM_FACTOR, Leader, ParkedFetch, Progress, RaftState
 from barnabas.core.raft.voters import ReplicaKey
@@ -63,10 +63,10 @@ def on_fetch_request(state: RaftState, request: FetchRequest, token: object, *, 
         return
     place = find_place(state, request)
     if isinstance(place, SnapshotId):
-        _reply(state, token, snapshot=place)
+        _reply(state, token, snapshot=place, received_ms=_told_ms(request, now_ms))
     elif place is not None:
         # It has acknowledged nothing: what is below its fetch offset is not this log.
-        _reply(state, token, diverging=place)
+        _reply(state, token, diverging=place, received_ms=_told_ms(request, now_ms))
     else:
         _on_valid_fetch(state, role, request, token, now_ms=now_ms)
 
@@ -78,14 +78,21 @@ def _on_valid_fetch(state: RaftState, role: Leader, request: FetchRequest, token
         advance(state, role)
     has_news = state.log.end_offset > request.fetch_offset or role.high_watermark > request.high_watermark
     if has_news or request.max_wait_ms <= 0:
-        _reply(state, token, read_from=request.fetch_offset)
+        _reply(state, token, read_from=request.fetch_offset, received_ms=_told_ms(request, now_ms))
         return
     key = _progress_key(state, request.replica)
     replaced = role.parked.pop(key, None)
     if replaced is not None:
-        _reply(state, replaced.token, read_from=replaced.request.fetch_offset)
+        _reply(state, replaced.token, read_from=replaced.request.fetch_offset, received_ms=replaced.received_ms)
     wait_ms = min(request.max_wait_ms, state.config.fetch_max_wait_ms)
-    role.parked[key] = ParkedFetch(token=token, request=request, deadline_ms=now_ms + wait_ms)
+    role.parked[key] = ParkedFetch(
+        token=token, request=request, deadline_ms=now_ms + wait_ms, received_ms=_told_ms(request, now_ms)
+    )
+
+
+def _told_ms(request: FetchRequest, now_ms: int) -> int:
+    """The time that an answer tells: to those who say what they were told, and so know the field."""
+    return NOT_SAID if request.seen_leader_ms == NOT_SAID else now_ms
 
 
 def find_place(state: RaftState, request: FetchRequest) -> EpochEnd | SnapshotId | None:
@@ -113,6 +120,7 @@ def _reply(
     diverging: EpochEnd | None = None,
     snapshot: SnapshotId | None = None,
     read_from: int | None = None,
+    received_ms: int = NOT_SAID,
 ) -> None:
     high_watermark = state.role.high_watermark if isinstance(state.role, Leader) else NO_OFFSET
     response = FetchResponse(
@@ -122,6 +130,7 @@ def _reply(
         high_watermark=high_watermark,
         diverging=diverging,
         snapshot=snapshot,
+        leader_ms=received_ms,
     )
     state.output.replies.append(Reply(token, response, read_from))
 
@@ -131,7 +140,7 @@ def release_parked(state: RaftState, role: Leader, *, now_ms: int | None = None)
     for key, parked in list(role.parked.items()):
         if now_ms is None or parked.deadline_ms <= now_ms:
             del role.parked[key]
-            _reply(state, parked.token, read_from=parked.request.fetch_offset)
+            _reply(state, parked.token, read_from=parked.request.fetch_offset, received_ms=parked.received_ms)
 
 
 # Progress
@@ -152,11 +161,29 @@ def _note_progress(state: RaftState, role: Leader, request: FetchRequest, *, now
         progress.last_caught_up_ms = now_ms
     elif progress.last_fetch_ms is not None and request.fetch_offset >= progress.last_fetch_end:
         progress.last_caught_up_ms = progress.last_fetch_ms
+    progress.followed_ms = _followed_ms(role, key, progress, request, now_ms=now_ms)
     progress.directory_id = request.replica.directory_id
     progress.durable_end = request.fetch_offset
     progress.last_fetch_ms = now_ms
     progress.last_fetch_end = state.log.end_offset
     progress.begin_due_ms = now_ms + state.config.fetch_timeout_ms // 2
+
+
+def _followed_ms(
+    role: Leader, key: ReplicaKey, progress: Progress, request: FetchRequest, *, now_ms: int
+) -> int | None:
+    """The latest time at which a replica that fetches certainly followed this leader.
+
+    A fetch may have been sent long before it is here: it may have waited, with others, while this node stood still. It
+    was sent after the answer whose time it names. The first names none, and may be of before the leader was elected.
+    """
+    before, seen_ms = progress.followed_ms, request.seen_leader_ms
+    if seen_ms == NOT_SAID and progress.last_fetch_ms is not None and key not in role.parked:
+        # It fetches again when it has an answer, so after the fetch before was here, unless it has given that up.
+        seen_ms = progress.last_fetch_ms
+    if seen_ms <= 0:
+        return before
+    return min(seen_ms, now_ms) if before is None else max(before, min(seen_ms, now_ms))
 
 
 def _make_room(state: RaftState, role: Leader) -> None:
@@ -193,6 +220,18 @@ def is_quorum_lost(state: RaftState, role: Leader, *, now_ms: int) -> bool:
 def is_sole_voter(state: RaftState) -> bool:
     """Whether this node is all of the quorum."""
     return state.is_voter and len(state.voters.current.voters) == 1
+
+
+def confirmed_ms(state: RaftState, role: Leader, *, now_ms: int) -> int | None:
+    """The latest time at which nobody else can have been elected: a majority followed this leader. None: not yet."""
+    times: list[int | None] = []
+    for voter in state.voters.current.voters:
+        progress = role.progress.get(voter.key)
+        is_own = voter.key.matches(state.key)
+        times.append(now_ms if is_own else None if progress is None else progress.followed_ms)
+    known = sorted((time for time in times if time is not None), reverse=True)
+    majority = state.voters.current.majority
+    return known[majority - 1] if len(known) >= majority else None
 
 
 def send_begin_epoch(state: RaftState, role: Leader, *, now_ms: int) -> None:

@@ -83,6 +83,15 @@ class LogView:
         """The newest snapshot."""
         return self._snapshots[-1] if self._snapshots else None
 
+    @property
+    def unreached_snapshot(self) -> SnapshotId | None:
+        """The newest snapshot, if the log does not lead up to it: fetched just before a crash, it replaces the log."""
+        last = self.last_snapshot
+        if last is None or last == BOOTSTRAP_SNAPSHOT:
+            return None
+        epoch = self.epoch_at(last.end_offset - 1) if last.end_offset > self.start_offset else last.epoch
+        return last if last.end_offset > self.end_offset or epoch != last.epoch else None
+
     def _not_before_start(self, snapshots: Iterable[SnapshotId]) -> list[SnapshotId]:
         """A snapshot that ends before the log begins leads nowhere."""
         return sorted(one for one in snapshots if one.end_offset >= self.start_offset)

@@ -8,6 +8,7 @@ which tells it that no change of another leader can come back.
 from collections.abc import Sequence
 
 from barnabas.core.errors import (
+    BarnabasError,
     DuplicateVoter,
     InvalidRequest,
     InvalidUpdateVersion,
@@ -26,14 +27,27 @@ from barnabas.core.uuids import id_text
 
 def add_voter(state: RaftState, voter: Voter, token: object, *, now_ms: int) -> None:
     """Have an observer vote. It must have fetched what is committed, or the quorum would wait for it."""
-    role, voters = check_can_change(state)
-    if voters.by_id(voter.key.node_id) is not None:
-        raise DuplicateVoter(f"node {voter.key.node_id} is a voter")
-    if voter.key.directory_id is None:
-        raise InvalidRequest(f"the data directory of node {voter.key.node_id} is not known")
+    role, voters = check_can_add(state, voter.key)
     if not is_caught_up(state, role, voter.key, now_ms=now_ms):
-        raise RequestTimedOut(f"node {voter.key.node_id} has not fetched all that is committed; try again")
+        raise _behind(voter.key)
     _change(state, role, voters.with_voter(voter), token, now_ms=now_ms)
+
+
+def check_can_add(state: RaftState, key: ReplicaKey) -> tuple[Leader, VoterSet]:
+    """Refuse what is no observer that could vote; whether it still fetches is not looked at."""
+    role, voters = check_can_change(state)
+    if voters.by_id(key.node_id) is not None:
+        raise DuplicateVoter(f"node {key.node_id} is a voter")
+    if key.directory_id is None:
+        raise InvalidRequest(f"the data directory of node {key.node_id} is not known")
+    progress = role.progress.get(key)
+    if progress is None or progress.durable_end < role.high_watermark:
+        raise _behind(key)
+    return role, voters
+
+
+def _behind(key: ReplicaKey) -> BarnabasError:
+    return RequestTimedOut(f"node {key.node_id} has not fetched all that is committed; try again")
 
 
 def remove_voter(state: RaftState, key: ReplicaKey, token: object, *, now_ms: int) -> None:

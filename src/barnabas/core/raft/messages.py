@@ -4,7 +4,7 @@ Every answer has the epoch of its sender and the leader it knows: a node that la
 error class of `core.errors`. Addresses are the driver's: here a node is its id.
 """
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -46,6 +46,10 @@ class EndQuorumEpochRequest(msgspec.Struct, frozen=True, kw_only=True):
     successors: tuple[ReplicaKey, ...]
 
 
+NOT_SAID: Final = -1
+"""A node of an earlier version, or of another implementation, does not say it."""
+
+
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What comes after my log? Everything below `fetch_offset` is on my disk, and `last_epoch` wrote the end of it."""
 
@@ -56,6 +60,8 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
     last_epoch: int
     high_watermark: int = NO_OFFSET
     max_wait_ms: int = 0
+    seen_leader_ms: int = NOT_SAID
+    """The latest `leader_ms` that the leader of this epoch has answered; 0: it has answered nothing yet."""
 
 
 class FetchSnapshotRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +110,8 @@ class FetchResponse(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: SnapshotId | None = None
     batches: tuple[BatchInfo, ...] = ()
     """The driver that sends the answer reads them from its log, see `output.Reply`."""
+    leader_ms: int = NOT_SAID
+    """The leader's time when it got the request. By the next fetch it knows who followed it then."""
 
 
 class FetchSnapshotResponse(msgspec.Struct, frozen=True, kw_only=True):

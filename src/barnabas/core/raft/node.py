@@ -9,10 +9,9 @@ from collections.abc import Iterable
 import msgspec
 
 from barnabas.core.errors import InconsistentClusterId, NotController, UnknownLeaderEpoch
-from barnabas.core.raft import following, leading, membership, snapshots, transitions, voting
+from barnabas.core.raft import following, leading, looking_on, membership, snapshots, strangers, transitions, voting
 from barnabas.core.raft.epochs import is_credible
 from barnabas.core.raft.joining import VoterChange, due_change
-from barnabas.core.raft.leading import ReplicaDescription
 from barnabas.core.raft.log_view import BOOTSTRAP_SNAPSHOT, EpochStart, LogView, SnapshotId
 from barnabas.core.raft.messages import (
     BeginQuorumEpochRequest,
@@ -39,7 +38,7 @@ from barnabas.core.raft.state import (
     Role,
     Unattached,
 )
-from barnabas.core.raft.voters import NO_VOTERS, Endpoint, ReplicaKey, Voter, VoterHistory, VotersAt, VoterSet
+from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VoterEndpoint, VoterHistory, VotersAt, VoterSet
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +94,11 @@ class RaftNode:
         return self._state.quorum
 
     @property
+    def leadership(self) -> tuple[int | None, int]:
+        """Who leads which epoch, as far as this node knows, which may be in a newer one, see `looking_on`."""
+        return self._state.looking_on or (self.quorum.leader_id, self.quorum.epoch)
+
+    @property
     def key(self) -> ReplicaKey:
         """Who this node is."""
         return self._state.key
@@ -129,6 +133,11 @@ class RaftNode:
         """Up to where records are known to be committed; -1: nothing is known."""
         return self._state.high_watermark
 
+    def confirmed_ms(self, now_ms: int) -> int | None:
+        """The latest time at which this node was certainly the only leader; None if it does not lead, or not yet."""
+        role = self._state.role
+        return leading.confirmed_ms(self._state, role, now_ms=now_ms) if isinstance(role, Leader) else None
+
     @property
     def deadline_ms(self) -> int | None:
         """When `tick` has something to do, if nothing else comes before."""
@@ -143,13 +152,13 @@ class RaftNode:
             return [] if role.is_final or not self._state.has_next_epoch else [role.deadline_ms]
         return [role.deadline_ms] if self._state.may_stand else []
 
-    def describe(self) -> list[ReplicaDescription]:
+    def describe(self) -> list[leading.ReplicaDescription]:
         """What a leader knows of the replicas, itself first; nothing elsewhere."""
         return leading.describe(self._state)
 
     # Time and the disk
 
-    def listen_at(self, endpoints: Iterable[Endpoint]) -> None:
+    def listen_at(self, endpoints: Iterable[VoterEndpoint]) -> None:
         """The others find this node here; said before the first step."""
         self._state.endpoints = tuple(endpoints)
 
@@ -178,12 +187,10 @@ class RaftNode:
 
     def _repair_log(self) -> None:
         """A snapshot that the log does not lead up to was fetched just before a crash: it replaces the log."""
-        state, log = self._state, self._state.log
-        last = log.last_snapshot
+        state, last = self._state, self._state.log.last_snapshot
         if last is None or last == BOOTSTRAP_SNAPSHOT:
             return
-        epoch = log.epoch_at(last.end_offset - 1) if last.end_offset > log.start_offset else last.epoch
-        if last.end_offset > log.end_offset or epoch != last.epoch:
+        if state.log.unreached_snapshot is not None:
             snapshots.install(state, last, state.voters.at(last.end_offset))
         state.high_watermark = last.end_offset
 
@@ -237,6 +244,7 @@ class RaftNode:
         `snapshot_size_bytes`: how large the snapshot is that a `FetchSnapshotRequest` names, if there is one.
         """
         state = self._state
+        state.has_heard_its_own |= request.cluster_id == state.cluster_id
         if isinstance(request, FetchRequest):
             leading.on_fetch_request(state, request, token, now_ms=now_ms)
         else:
@@ -255,7 +263,8 @@ class RaftNode:
     def receive_response(self, peer: int, request_id: int, response: Response, *, now_ms: int) -> Output:
         """A peer's answer to the request with this id. An answer that is no longer expected changes nothing."""
         request = self._state.requests.end(peer, request_id)
-        if request is not None and self._learn(peer, response, now_ms=now_ms):
+        is_look = request is not None and looking_on.take(self._state, peer, request, response, now_ms=now_ms)
+        if request is not None and not is_look and self._learn(peer, response, now_ms=now_ms):
             self._dispatch(peer, request, response, now_ms=now_ms)
         return self._settle(now_ms)
 
@@ -269,9 +278,10 @@ class RaftNode:
         """Take from an answer what it says of the epoch and its leader; whether its own matter is of interest then."""
         state, refusal = self._state, response.refusal
         if refusal is InconsistentClusterId:
-            state.note(f"node {peer} belongs to another cluster")
+            strangers.note_stranger(state, peer)
             state.requests.pause(peer, now_ms=now_ms)
             return False
+        strangers.note_own(state, peer)
         # A node that has lost what it must not forget may be told that it leads: it knows of no leader then.
         leader_id = response.leader_id
         if leader_id == state.node_id:
@@ -285,7 +295,7 @@ class RaftNode:
             state.requests.pause(peer, now_ms=now_ms)
             return False
         if response.epoch < state.epoch or refusal is UnknownLeaderEpoch:
-            state.requests.pause(peer, now_ms=now_ms)
+            looking_on.begin_or_pause(state, peer, response, now_ms=now_ms)
             return False
         is_newer, before = response.epoch > state.epoch, state.quorum
         transitions.learn(state, response.epoch, leader_id, now_ms=now_ms)
@@ -323,6 +333,10 @@ class RaftNode:
         if isinstance(self._state.role, Leader):
             transitions.resign(self._state, now_ms=now_ms, is_final=True)
         return self._settle(now_ms)
+
+    def check_can_add(self, key: ReplicaKey) -> None:
+        """Refuse what `add_voter` would refuse of this replica at any time."""
+        membership.check_can_add(self._state, key)
 
     def add_voter(self, voter: Voter, token: object, *, now_ms: int) -> Output:
         """Have an observer vote, see `membership`. Refusals are raised; success comes as `Output.changes`."""

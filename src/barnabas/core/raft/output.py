@@ -121,6 +121,13 @@ class ChangeDone(NamedTuple):
     error: BarnabasError | None = None
 
 
+class Stranger(NamedTuple):
+    """A peer that belongs to another cluster. `is_everybody`: so does everybody else whom this node could ask."""
+
+    peer: int
+    is_everybody: bool
+
+
 class Output(msgspec.Struct):
     """All that one step asks for."""
 
@@ -130,5 +137,6 @@ class Output(msgspec.Struct):
     requests: list[OutgoingRequest] = []
     high_watermark: int | None = None
     changes: list[ChangeDone] = []
+    strangers: list[Stranger] = []
     notes: list[str] = []
     """What is worth a line in the log."""

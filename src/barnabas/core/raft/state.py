@@ -4,7 +4,7 @@ What is in `QuorumState` is durable, the rest is gone after a restart. A role ho
 """
 
 from collections.abc import Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -22,7 +22,7 @@ from barnabas.core.raft.output import (
     Voters,
 )
 from barnabas.core.raft.requests import Requests
-from barnabas.core.raft.voters import Endpoint, ReplicaKey, VoterHistory, VotersAt, VoterSet
+from barnabas.core.raft.voters import ReplicaKey, VoterEndpoint, VoterHistory, VotersAt, VoterSet
 
 CHECK_QUORUM_FACTOR: Final = 1.5
 
@@ -94,6 +94,8 @@ class Follower(msgspec.Struct, kw_only=True):
     is_leader_leaving: bool = False
     """The leader has said that it leads no more; what it still answers is no sign of life."""
     snapshot: SnapshotFetch | None = None
+    leader_ms: int = 0
+    """The latest time of the leader that is known from its answers."""
 
     def note_contact(self, deadline_ms: int) -> None:
         """The leader has answered."""
@@ -107,6 +109,8 @@ class Progress(msgspec.Struct, kw_only=True):
 
     durable_end: int = NO_OFFSET
     last_fetch_ms: int | None = None
+    followed_ms: int | None = None
+    """The latest time at which this replica certainly followed the leader."""
     last_fetch_end: int = NO_OFFSET
     """Where the leader's log ended at that time."""
     last_caught_up_ms: int | None = None
@@ -123,6 +127,7 @@ class ParkedFetch(msgspec.Struct, kw_only=True):
     token: object
     request: FetchRequest
     deadline_ms: int
+    received_ms: int
 
 
 class PendingChange(msgspec.Struct, kw_only=True):
@@ -158,6 +163,13 @@ class Resigned(msgspec.Struct, kw_only=True):
 Role: TypeAlias = Unattached | Prospective | Candidate | Follower | Leader | Resigned
 
 
+class LookingOn(NamedTuple):
+    """A leader whose log a node reads that is no voter, and in a newer epoch itself, see `looking_on`."""
+
+    leader_id: int
+    epoch: int
+
+
 class RaftState:
     """One node's state and what it asks of its driver in the current step."""
 
@@ -179,13 +191,20 @@ class RaftState:
         self.log = log
         self.voters = voters
         self.forms_quorum = forms_quorum
-        self.endpoints: tuple[Endpoint, ...] = ()
+        self.endpoints: tuple[VoterEndpoint, ...] = ()
         """Where this node listens for the others."""
         self.quorum = QuorumState()
         self.persisted: QuorumState | None = None
         self.high_watermark = NO_OFFSET
         """What this node knows to be committed. It outlives changes of role: committed is committed."""
         self.role: Role = Unattached(deadline_ms=0)
+        self.looking_on: LookingOn | None = None
+        self.ahead_in: int | None = None
+        """The last epoch of this node that the quorum was found to be behind: said once."""
+        self.strangers: set[int] = set()
+        """Peers that answered last that they belong to another cluster."""
+        self.has_heard_its_own = False
+        """Whether anybody of this cluster was heard since the start."""
         self.requests = Requests(timeout_ms=config.request_timeout_ms, backoff_ms=config.retry_backoff_ms)
         self.output = Output()
 

@@ -25,6 +25,7 @@ def _enter(state: RaftState, role: Role) -> None:
     if isinstance(state.role, Leader):
         leading.step_down(state, state.role, NotLeaderOrFollower(f"node {state.node_id} leads no more"))
     state.role = role
+    state.looking_on = None
     state.requests.forget()
 
 

@@ -30,7 +30,7 @@ class ReplicaKey(NamedTuple):
         return self == other
 
 
-class Endpoint(NamedTuple):
+class VoterEndpoint(NamedTuple):
     """Where a voter listens."""
 
     listener: str
@@ -42,7 +42,7 @@ class Voter(NamedTuple):
     """One voter and where it listens."""
 
     key: ReplicaKey
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[VoterEndpoint, ...] = ()
 
 
 class VoterSet(msgspec.Struct, frozen=True):

@@ -12,7 +12,6 @@ Must not know: codecs, files, how a refusal is handled.
 """
 
 import struct
-from functools import lru_cache
 from typing import Final
 
 from barnabas.core.errors import CorruptRecord
@@ -45,14 +44,15 @@ INT64_MAX: Final = 2**63 - 1
 # The attributes of a record are a byte that means nothing yet, which librdkafka and others read as a varint: with the
 # highest bit set they would take what follows for a part of it.
 MAX_ATTRIBUTES: Final = 0x7F
-_peek_header: Final = struct.Struct(">21xh4xqq14xi").unpack_from  # attributes, base and max timestamp, records
-_peek: Final = struct.Struct(">21xh4xqq14xiQ").unpack_from  # and the first eight bytes of the records
-_PEEKED_BYTES: Final = HEADER_SIZE + 8
-_ONE_BYTE: Final = 0x3F  # the largest length that is a varint of one byte
-_TWO_BYTES: Final = 0x1FFF
+# Attributes, base and max timestamp, how many records there are, and the first six bytes of the first.
+_peek: Final = struct.Struct(">21xh4xqq14xiHHH").unpack_from
+_peek_short: Final = struct.Struct(">H").unpack_from
+_SMALLEST_BATCH: Final = HEADER_SIZE + MIN_RECORD_SIZE
+_AFTER_LONG: Final = HEADER_SIZE + 2  # where a record with a length of two bytes begins
+_TWO_BYTES: Final = 0x1FFF  # the largest length that is a varint of two bytes
 _NOT_PLAIN: Final = ~0x10  # whether a batch is in a transaction changes nothing about its records
 _NULL: Final = 1  # a length of -1, as a varint
-_ODD_OR_LONGER: Final = 0x4001
+_LONG_OR_ODD: Final = ~0x7E  # what a length of one byte has none of
 _SAMPLE: Final = 8  # records at each end of a batch that `check_framing` looks into
 
 
@@ -72,69 +72,40 @@ def check_records(data: bytes, count: int, base_timestamp: int) -> tuple[int, in
 def is_one_plain_record(batch: Buffer) -> bool:
     """A quick yes for what most small batches are: one record without headers, as old as its batch, of less than 8 kB.
     False says nothing: see `check_records`.
+
+    Most requests go through here, so the size of the batch is compared with what a plain record of that size begins
+    with, and with the one length that its value can have.
     """
     size = len(batch)
-    if size < _PEEKED_BYTES:
-        attributes, base_timestamp, max_timestamp, count = _peek_header(batch)
-        other_bits, keyless, begin = 0, 0, -1
+    if size < _SMALLEST_BATCH:
+        return False
+    attributes, base_timestamp, max_timestamp, count, begin, zeros, key = _peek(batch)
+    if count != 1 or attributes & _NOT_PLAIN or base_timestamp != max_timestamp or zeros:
+        return False
+    length = size - _AFTER_LONG
+    if length >= 0x40:  # which takes two bytes
+        if begin != (length << 9 & 0x7F00 | 0x8000 | length >> 6) or length > _TWO_BYTES:
+            return False
+        at = _AFTER_LONG + 4  # attributes, the deltas of timestamp and offset, and the length of the key
     else:
-        attributes, base_timestamp, max_timestamp, count, begin = _peek(batch)
-        other_bits, keyless = _begin_of_keyless(size)
-    if count != 1 or attributes & _NOT_PLAIN or base_timestamp != max_timestamp:
-        return False
-    if begin >> other_bits == keyless:
-        return not batch[-1]  # headers
-    return _are_fields_plain(batch)
-
-
-@lru_cache(maxsize=4096)
-def _begin_of_keyless(batch_size: int) -> tuple[int, int]:
-    """How the records begin in a batch of this size that is one plain record without a key: its size says that.
-
-    As a number, and by how many bits that is shorter than eight bytes.
-    """
-    size = batch_size - HEADER_SIZE
-    length = size - 1 if size <= _ONE_BYTE + 1 else size - 2
-    rest = length - 5  # after attributes, the deltas of timestamp and offset, no key, and before no headers
-    value = rest - 1 if rest <= _ONE_BYTE + 1 else rest - 2
-    if size == _ONE_BYTE + 2 or rest == _ONE_BYTE + 2 or length > _TWO_BYTES:
-        return 0, -1  # nothing has this size, or two bytes do not say it
-    begin = bytes((*_varint(length), 0, 0, 0, _NULL, *_varint(value)))
-    return 64 - 8 * len(begin), int.from_bytes(begin, "big")
-
-
-def _varint(length: int) -> bytes:
-    return bytes((2 * length,)) if length <= _ONE_BYTE else bytes((2 * length & 0x7F | 0x80, length >> 6))
-
-
-def _are_fields_plain(batch: Buffer) -> bool:
-    """Whether those of its first record are, and fill it."""
-    at = HEADER_SIZE + 1
-    try:
-        # Of each length: an odd one is negative, and the highest bit of its second byte says that it goes on.
-        length = batch[HEADER_SIZE]
-        if length >= 0x80:
-            length, at = length & 0x7F | batch[at] << 7, at + 1
-        if at + (length >> 1) != len(batch) or batch[at] or batch[at + 1] or batch[at + 2]:
-            return False  # the latter are attributes and the deltas of timestamp and offset
-        all_lengths = length
-        length = batch[at + 3]
-        at += 4
-        if length != _NULL:
-            if length >= 0x80:
-                length, at = length & 0x7F | batch[at] << 7, at + 1
-            all_lengths |= length
-            at += length >> 1
-        length = batch[at]
-        at += 1
-        if length != _NULL:
-            if length >= 0x80:
-                length, at = length & 0x7F | batch[at] << 7, at + 1
-            all_lengths |= length
-            at += length >> 1
-        return not all_lengths & _ODD_OR_LONGER and batch[at] == 0 and at + 1 == len(batch)
-    except IndexError:
-        return False
+        if begin != (length + 1) << 9 or length == 0x3F:
+            return False
+        key >>= 8
+        at = _AFTER_LONG + 3
+    if key != _NULL:
+        if key & _LONG_OR_ODD:
+            if key > 0xFF or key & 1 or batch[at] >= 0x80:
+                return False
+            key, at = key & 0x7F | batch[at] << 7, at + 1
+        at += key >> 1
+    value = size - at - 3
+    if value >= 0x40:
+        is_plain = _peek_short(batch, at)[0] == (value << 9 & 0x7F00 | 0x8000 | value >> 6)
+    elif value >= 0:
+        is_plain = batch[at] == (value + 1) << 1 and value != 0x3F
+    else:
+        is_plain = value == -1 and batch[at] <= _NULL
+    return is_plain and not batch[-1]  # headers
 
 
 def check_framing(data: bytes, count: int, base_timestamp: int) -> int:

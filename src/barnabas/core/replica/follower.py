@@ -34,7 +34,7 @@ from barnabas.core.model import NO_OFFSET
 from barnabas.core.replica.leader_epochs import EpochEnd, LeaderEpochs
 
 
-class Fetch(NamedTuple):
+class FollowerFetch(NamedTuple):
     """What to ask the leader for. Each is another one, by its number."""
 
     number: int
@@ -161,7 +161,7 @@ class Follower:
         self._end_offset = end_offset
         self._durable_end = durable_end_offset
         self._number = 0
-        self._fetch: Fetch | None = None  # that is under way
+        self._fetch: FollowerFetch | None = None  # that is under way
         self._pending: Action | None = None  # that is under way
         self._answer = FetchAnswer()  # that the pending action came from
         self._is_fenced = False
@@ -170,13 +170,13 @@ class Follower:
 
     # What goes out
 
-    def next_fetch(self) -> Fetch | None:
+    def next_fetch(self) -> FollowerFetch | None:
         """The next fetch; None while one is under way, or an action is, or the leader epoch is known to be over."""
         if self._fetch is not None or self._pending is not None or self._is_fenced:
             return None
         return self._ask()
 
-    def replace_fetch(self) -> Fetch | None:
+    def replace_fetch(self) -> FollowerFetch | None:
         """A fetch in the place of the one that is under way: the leader may hold that one for a while, and is to know
         now what is durable. The answer to the one before is ignored.
         """
@@ -203,7 +203,7 @@ class Follower:
         """The log was made, with this history, which is empty yet: before, there was none."""
         self._epochs = epochs
 
-    def receive(self, fetch: Fetch, answer: FetchAnswer) -> Action:
+    def receive(self, fetch: FollowerFetch, answer: FetchAnswer) -> Action:
         """The leader has answered a fetch: what to do."""
         if fetch != self._fetch:
             return Wait.IGNORED
@@ -218,7 +218,7 @@ class Follower:
             self._pending, self._answer = action, answer
         return action
 
-    def give_up(self, fetch: Fetch) -> None:
+    def give_up(self, fetch: FollowerFetch) -> None:
         """There will be no answer to this fetch, or nobody waits for it any more."""
         if fetch == self._fetch:
             self._fetch = None
@@ -279,9 +279,9 @@ class Follower:
 
     # Inside
 
-    def _ask(self) -> Fetch:
+    def _ask(self) -> FollowerFetch:
         self._number += 1
-        self._fetch = Fetch(
+        self._fetch = FollowerFetch(
             self._number,
             self.epoch,
             self._end_offset,

@@ -51,8 +51,21 @@ def check_in_sync(in_sync: int, *, of: int, min_insync_replicas: int) -> None:
         raise NotEnoughReplicas(f"{in_sync} {noun} in sync, min.insync.replicas={min_insync_replicas}")
 
 
+class Visits:
+    """When a follower fetched last in a fetch session: shared by the partitions that rest in that session."""
+
+    __slots__ = ("last_ms",)
+
+    def __init__(self, *, last_ms: int = _NEVER_MS) -> None:
+        self.last_ms = last_ms
+
+
 class Progress:
-    """The progress of one follower, by its fetches in this leader epoch. Ends are -1 before the first."""
+    """The progress of one follower, by its fetches in this leader epoch. Ends are -1 before the first.
+
+    While the partition rests in the follower's fetch session the follower has everything, and `visits` says when it
+    fetched last.
+    """
 
     __slots__ = (
         "broker_epoch",
@@ -62,6 +75,7 @@ class Progress:
         "leader_end_then",
         "log_end_offset",
         "log_start_offset",
+        "visits",
     )
 
     def __init__(self, *, last_caught_up_ms: int) -> None:
@@ -72,6 +86,23 @@ class Progress:
         self.last_caught_up_ms = last_caught_up_ms
         self.last_fetch_ms = _NEVER_MS
         self.leader_end_then = 0  # the end of the leader's log at that fetch
+        self.visits: Visits | None = None
+
+    def note_visits(self) -> None:
+        """While it rested, each fetch of its session found it caught up."""
+        if self.visits is not None:
+            self.last_fetch_ms = max(self.last_fetch_ms, self.visits.last_ms)
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.visits.last_ms)
+
+    def was_heard(self, *, since_ms: int) -> bool:
+        """Whether it has fetched since then, or the epoch has begun since, with it in sync."""
+        self.note_visits()
+        return max(self.last_fetch_ms, self.last_caught_up_ms) > since_ms
+
+    def end_rest(self) -> None:
+        """From now on only fetches that name this partition count."""
+        self.note_visits()
+        self.visits = None
 
 
 class Leader:
@@ -140,7 +171,11 @@ class Leader:
 
     def note_own(self, *, end_offset: int, durable_end_offset: int) -> int:
         """The leader's own log has grown, or more of it is durable; returns the high watermark."""
-        self._end_offset = end_offset
+        if end_offset != self._end_offset:
+            for progress in self._followers.values():
+                if progress.visits is not None:
+                    progress.end_rest()
+            self._end_offset = end_offset
         self._own_end = durable_end_offset if self.counts_durable else end_offset
         if not self.is_alone:
             self._advance()
@@ -170,6 +205,7 @@ class Leader:
         self.check_epoch(leader_epoch)
         if broker_epoch < progress.broker_epoch:
             return self.high_watermark
+        progress.end_rest()
         if broker_epoch != progress.broker_epoch:
             progress.broker_epoch = broker_epoch
             progress.last_fetch_ms = _NEVER_MS  # what the last life had seen proves nothing for this one
@@ -184,6 +220,25 @@ class Leader:
         self._now_ms = now_ms
         self._advance()
         return self.high_watermark
+
+    def rest(self, replica: int, *, broker_epoch: int, visits: Visits) -> bool:
+        """Whether nothing is to be learned from more fetches of a follower until the log grows: it is in sync, and its
+        last fetch said that it has everything. `visits` says from now on when it fetches.
+        """
+        progress = self._followers.get(replica)
+        if progress is None or replica not in self.isr or progress.broker_epoch != broker_epoch:
+            return False
+        if self._end_of(progress) < self._end_offset or progress.log_end_offset < self._end_offset:
+            return False
+        progress.end_rest()
+        progress.visits = visits
+        return True
+
+    def end_rest(self, replica: int) -> None:
+        """A follower fetches this partition no longer."""
+        progress = self._followers.get(replica)
+        if progress is not None:
+            progress.end_rest()
 
     def note_active(self, active: Mapping[int, int]) -> None:
         """These nodes are registered, not fenced and not shutting down: their broker epochs by their ids."""
@@ -226,6 +281,17 @@ class Leader:
             raise NotLeaderOrFollower(f"written in leader epoch {leader_epoch}; it is {self.epoch} now")
         return end_offset <= self.high_watermark
 
+    def hears_too_few(self, *, now_ms: int, silence_ms: int) -> bool:
+        """Whether so few replicas have fetched for that long that the others can do without this leader: fewer than a
+        record must be on to be acknowledged, or half of the ISR at most. A leader that is its own ISR, where that is
+        enough, needs nobody.
+
+        The leader counts itself. Those in sync are taken for heard as the epoch begins.
+        """
+        heard = 1 + sum(progress.was_heard(since_ms=now_ms - silence_ms) for progress in self._followers.values())
+        are_enough = _are_enough(heard, len(self._followers) + 1, self.min_insync_replicas)
+        return not are_enough or 2 * heard <= len(self.isr)
+
     @property
     def knows_its_watermark(self) -> bool:
         """Whether everything acknowledged before this epoch is certainly below the high watermark."""
@@ -242,6 +308,7 @@ class Leader:
             if progress is None or replica not in self.isr or replica not in self._active:
                 continue
             if progress.log_start_offset <= offset <= progress.log_end_offset:
+                progress.note_visits()
                 rank = (progress.log_end_offset, progress.last_caught_up_ms, replica)
                 best = rank if best is None else max(best, rank)
         return None if best is None else best[2]
@@ -299,6 +366,7 @@ class Leader:
 
     def _is_close(self, progress: Progress) -> bool:
         """Whether it was caught up recently."""
+        progress.note_visits()
         return self._now_ms - progress.last_caught_up_ms <= self._max_lag_ms
 
     def _may_join(self, replica: int) -> bool:

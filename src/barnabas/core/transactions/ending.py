@@ -155,7 +155,8 @@ def decide_abort_expired(
     record = transactions.get(transactional_id)
     if record is None or record.state is not State.ONGOING:
         return Decision([], False)
-    left_ms = remaining_ms(record, now_ms)
+    # One that begins later than now was seen to begin by a clock that was ahead. Of that only the timer tells the time.
+    left_ms = 0 if record.start_ms > now_ms else remaining_ms(record, now_ms)
     if left_ms == 0 and next_producer_id == NO_PRODUCER_ID and needs_producer_id(transactions, transactional_id):
         left_ms = NO_ID_RETRY_MS
     if left_ms > 0:

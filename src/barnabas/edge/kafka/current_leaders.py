@@ -44,7 +44,9 @@ class CurrentLeaders:
         image = self._broker.image
         found = image.topics_by_id.get(topic) if isinstance(topic, UUID) else image.topics.get(topic or "")
         state = None if found is None else found.partitions.get(partition)
-        return _UNKNOWN if state is None else (state.leader, state.leader_epoch)
+        if found is None or state is None or (found.name, partition) in self._broker.logs.replicas.cut_off:
+            return _UNKNOWN  # of a leader that is cut off nobody here knows who has taken its place
+        return state.leader, state.leader_epoch
 
     def _locate(self, leader_id: int, listener: str, endpoints: dict[int, NodeEndpoint]) -> None:
         node = self._broker.image.nodes.get(leader_id)

@@ -58,9 +58,18 @@ class Envelopes:
         self._lanes = [0] * LANES  # how many wait in each
 
     async def send(
-        self, request: bytes, caller: Caller, *, deadline: float, may_repeat: bool = False, is_read: bool = False
+        self,
+        request: bytes,
+        caller: Caller,
+        *,
+        deadline: float,
+        search_until: float | None = None,
+        may_repeat: bool = False,
+        is_read: bool = False,
     ) -> bytes:
         """The controller's answer to a request, both frames without their length; applied here, unless it `is_read`.
+
+        `search_until`: when to give up looking for a controller, if that is before the deadline.
 
         `NotController` or `ControllerBusy`: it was not carried out. `RequestTimedOut`: nobody knows.
         """
@@ -69,14 +78,31 @@ class Envelopes:
         lane = self._lanes.index(min(self._lanes))
         self._lanes[lane] += 1
         try:
-            answer = await self._ask(lane, request, caller, deadline=deadline, may_repeat=may_repeat)
+            now = asyncio.get_running_loop().time()
+            answer = await self._ask(
+                lane,
+                request,
+                caller,
+                timeout_s=deadline - now,
+                search_s=None if search_until is None else search_until - now,
+                may_repeat=may_repeat,
+            )
             if not is_read:
                 await self._wait_applied(answer.metadata_offset, deadline)
         finally:
             self._lanes[lane] -= 1
         return bytes(answer.response_data or b"")
 
-    async def _ask(self, lane: int, request: bytes, caller: Caller, *, deadline: float, may_repeat: bool) -> Any:
+    async def _ask(
+        self,
+        lane: int,
+        request: bytes,
+        caller: Caller,
+        *,
+        timeout_s: float,
+        search_s: float | None,
+        may_repeat: bool,
+    ) -> Any:
         link = self._broker.link
         assert link is not None
         values = {
@@ -88,7 +114,8 @@ class Envelopes:
             answer = await link.ask(
                 ENVELOPE.key,
                 values,
-                timeout_s=deadline - asyncio.get_running_loop().time(),
+                timeout_s=timeout_s,
+                search_s=search_s,
                 purpose=f"forward {lane}",
                 may_repeat=may_repeat,
             )

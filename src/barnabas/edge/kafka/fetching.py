@@ -26,6 +26,7 @@ from barnabas.services.fetch import Found
 from barnabas.services.fetch_in_turns import FetchInTurns
 from barnabas.services.fetch_round import FetchRound, FetchRounds
 from barnabas.services.fetch_sessions import NO_SESSION
+from barnabas.services.long_poll import LongPoll
 from barnabas.services.session import Session
 from barnabas.wire.endpoints import NodeEndpoint
 from barnabas.wire.fetch import (
@@ -93,7 +94,7 @@ class Fetching:
     # One answer
 
     def _answer_when_ready(self, header: RequestHeader, session: Session, begun: FetchRound, slot: Slot) -> None:
-        poll = begun.call_when_ready(lambda: slot.continue_with(self._answer(header, session, begun)))
+        poll = LongPoll(begun, lambda: slot.continue_with(self._answer(header, session, begun)))
         slot.on_close, slot.on_hurry = poll.cancel, poll.hurry
 
     def _answer(self, header: RequestHeader, session: Session, begun: FetchRound) -> "Answer | Work":

@@ -10,8 +10,10 @@ from barnabas.core.errors import (
     CoordinatorNotAvailable,
     InvalidProducerEpoch,
     InvalidTxnState,
+    LeaderNotAvailable,
     NotCoordinator,
     NotEnoughReplicas,
+    PeerError,
     ProducerFenced,
     RequestTimedOut,
     TransactionAbortable,
@@ -20,7 +22,14 @@ from barnabas.services.produce import Transacting
 
 ABORTABLE_FROM: Final = 11  # these know TRANSACTION_ABORTABLE
 ADDS_FROM: Final = 12  # these add partitions to the transaction by writing to them
-_RETRIED: Final = (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, RequestTimedOut)
+_RETRIED: Final = (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    LeaderNotAvailable,  # the coordinator's partition has none
+    NotCoordinator,
+    PeerError,
+    RequestTimedOut,
+)
 
 
 @cache

@@ -55,7 +55,8 @@ class Producing:
 
     def handle(self, header: RequestHeader, frame: memoryview, session: Session) -> "Answer | Waiting | Work":
         """An answer, a callback that leads to one, or work to be awaited."""
-        single = read_single(frame, header.body_at, len(frame), header.version)
+        _, version, _, _, body_at = header
+        single = read_single(frame, body_at, len(frame), version)
         if single is not None:
             taken = self._rounds.take_single(single)
             if isinstance(taken, Placed):
@@ -63,7 +64,7 @@ class Producing:
             if taken is not None:
                 return self._answer_not_placed(header, session, single, taken)
         try:
-            request = read_produce(frame, header.body_at, len(frame), header.version, max_at_once=MAX_AT_ONCE)
+            request = read_produce(frame, body_at, len(frame), version, max_at_once=MAX_AT_ONCE)
         except ManyPartitions:
             return self._handle_many(header, session, memoryview(bytearray(frame)))
         done = self._rounds.take_now(session, request)
@@ -172,10 +173,9 @@ def _encode_nothing(done: ProduceRound) -> Answer:
 
 def _encode_placed(header: RequestHeader, session: Session, single: Single, placed: Placed) -> Answer:
     """The answer to most requests."""
+    _, version, _, _, _ = header
     _, _, name, topic_id, index, _ = single
-    first_offset, log_append_time, log_start_offset = placed
-    place = (index, 0, first_offset, log_append_time, log_start_offset)
-    body = write_single(header.version, name, topic_id, place, throttle_ms=session.throttle_ms)
+    body = write_single(version, name, topic_id, (index, 0, *placed), throttle_ms=session.throttle_ms)
     return [answer_head(header, len(body)) + body]
 
 

@@ -42,6 +42,7 @@ _ANSWERED: Final[dict[int, type[BarnabasError]]] = {
 _OF_PARTITIONS: Final[dict[int, type[BarnabasError]]] = {
     each.kafka_code: each
     for each in (
+        core_errors.EligibleLeadersNotAvailable,
         core_errors.FencedLeaderEpoch,
         core_errors.IneligibleReplica,
         core_errors.InvalidRequest,
@@ -93,6 +94,8 @@ class RemoteController:
             "rack": registration.rack,
             "log_dirs": [] if directory_id is None else [directory_id],
             "previous_broker_epoch": _NO_EPOCH if previous is None else previous,
+            "generation": registration.generation,
+            "previous_generation": -1 if registration.previous_generation is None else registration.previous_generation,
         }
         answer = await self._ask(BROKER_REGISTRATION.key, values, REGISTRATION_PURPOSE, registration.node_id)
         return int(answer.broker_epoch)
@@ -107,7 +110,13 @@ class RemoteController:
             "want_shut_down": beat.wants_shutdown,
         }
         answer = await self._ask(BROKER_HEARTBEAT.key, values, HEARTBEAT_PURPOSE, beat.node_id)
-        return HeartbeatReply(answer.is_caught_up, answer.is_fenced, answer.should_shut_down)
+        return HeartbeatReply(
+            answer.is_caught_up,
+            answer.is_fenced,
+            answer.should_shut_down,
+            lease_ms=answer.lease_ms,
+            decided_offset=answer.decided_offset,
+        )
 
     async def allocate_producer_ids(self, node_id: int, epoch: int) -> range:
         """A block of producer ids for a broker."""
@@ -127,6 +136,7 @@ class RemoteController:
                 "new_isr_with_epochs": [{"broker_id": node, "broker_epoch": epoch} for node, epoch in change.isr],
                 "leader_recovery_state": change.recovery_state,
                 "partition_epoch": change.partition_epoch,
+                "resigns": int(change.resigns),
             }
             topics[change.topic_id].append(partition)
         values: Values = {

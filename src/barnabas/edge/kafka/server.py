@@ -22,7 +22,7 @@ from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.turns import finish
 from barnabas.services.broker import Broker
 from barnabas.services.session import Session
-from barnabas.wire.apis import API_VERSIONS, ENVELOPE, FETCH, PRODUCE
+from barnabas.wire.apis import API_VERSIONS, ENVELOPE, FETCH, PRODUCE, Api
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.frame import RequestHeader, read_request_header
 from barnabas.wire.requests import read_request, read_request_in_steps
@@ -80,25 +80,26 @@ class KafkaClient:
 
     def handle(self, frame: memoryview) -> Any:
         """See `runtime.connections.Handler`."""
-        header = read_request_header(frame, 0, len(frame), self._served)
-        api, session = header.api, self.session
-        session.client_id = header.client_id
+        size = len(frame)
+        header = read_request_header(frame, 0, size, self._served)
+        api, version, _, client_id, _ = header
+        session = self.session
+        session.client_id = client_id
         self._requests[api.key] += 1
         if api is PRODUCE:
             return self._producing.handle(header, frame, session)
-        most = MAX_REQUEST_BYTES + ENVELOPE_ROOM if api is ENVELOPE else MAX_REQUEST_BYTES
-        if len(frame) > most:
-            raise MalformedRequest(f"{api.name} has {len(frame)} bytes; the maximum is {most}")
-        if api is API_VERSIONS and header.version not in SERVED[API_VERSIONS.key].versions:
-            return api_versions.answer_unknown_version(header, listeners_of(session))
+        if size > MAX_REQUEST_BYTES:
+            _check_size(api, size)
         if api is FETCH and not session.is_for_controllers:
             return self._fetching.handle(header, frame, self._connection, session)
-        asked = Asked(header.version, session)
+        if api is API_VERSIONS and version not in SERVED[API_VERSIONS.key].versions:
+            return api_versions.answer_unknown_version(header, listeners_of(session))
+        asked = Asked(version, session)
         if self._forwarding.takes(api.key):
             return self._forwarding.answer(header, bytes(frame), asked)
-        if len(frame) > LONG_REQUEST_BYTES:
-            return self._answer_long(header, read_request_in_steps(header, frame, len(frame)), asked)
-        return self._answer(header, read_request(header, frame, len(frame)), asked)
+        if size > LONG_REQUEST_BYTES:
+            return self._answer_long(header, read_request_in_steps(header, frame, size), asked)
+        return self._answer(header, read_request(header, frame, size), asked)
 
     async def _answer_long(self, header: RequestHeader, steps: Generator[None, None, Any], asked: Asked) -> Answer:
         request = await finish(steps)
@@ -111,3 +112,10 @@ class KafkaClient:
         # A fetch for clients has its own path; here it is of the metadata log, for the nodes of the quorum.
         values = await carry_out(self._broker, header, request, asked, fetch_metadata if header.api is FETCH else None)
         return [*await write(header, request, values)]
+
+
+def _check_size(api: Api, size: int) -> None:
+    """Refuse a request that is larger than any of its API may be."""
+    most = MAX_REQUEST_BYTES + ENVELOPE_ROOM if api is ENVELOPE else MAX_REQUEST_BYTES
+    if size > most:
+        raise MalformedRequest(f"{api.name} has {size} bytes; the maximum is {most}")

@@ -22,7 +22,7 @@ from barnabas.wire.responses import Values, read_response
 _VERSION: Final = 7
 
 
-class TopicForwarding:
+class ForwardedTopics:
     """See `services.topics.TopicForwarding`."""
 
     def __init__(self, broker: Broker, envelopes: Envelopes) -> None:

@@ -136,6 +136,10 @@ class Peers:
             self._by_address[address] = self._new(f"{host}:{port}", address)
         return self._by_address[address]
 
+    def once(self, host: str, port: int) -> Peer:
+        """Whoever is at an address, for a single question: the caller closes it."""
+        return self._new(f"{host}:{port}", (host, port))
+
     def move(self, node_id: int, host: str, port: int) -> None:
         """A node has this address from now on."""
         self.to(node_id).move((host, port))

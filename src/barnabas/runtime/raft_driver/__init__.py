@@ -12,6 +12,6 @@ Must not know: what the records say (`LogFollower`), how others are reached (`Qu
 """
 
 from barnabas.runtime.raft_driver.driver import RaftDriver
-from barnabas.runtime.raft_driver.ports import Answer, LogFollower, NoPeers, Proposal, QuorumPeers
+from barnabas.runtime.raft_driver.ports import Answer, Identity, LogFollower, NoPeers, Proposal, QuorumPeers
 
-__all__ = ["Answer", "LogFollower", "NoPeers", "Proposal", "QuorumPeers", "RaftDriver"]
+__all__ = ["Answer", "Identity", "LogFollower", "NoPeers", "Proposal", "QuorumPeers", "RaftDriver"]

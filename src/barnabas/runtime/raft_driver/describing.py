@@ -19,9 +19,10 @@ def describe(node: RaftNode, *, high_watermark: int, now_ms: int, wall_ms: int) 
     described = [(each, _replica(each, node, wall_ms=wall_ms, offset_ms=wall_ms - now_ms)) for each in node.describe()]
     if isinstance(node.role, Leader):
         high_watermark = node.role.high_watermark
+    leader_id, epoch = node.leadership
     return Quorum(
-        _NO_LEADER if node.quorum.leader_id is None else node.quorum.leader_id,
-        node.quorum.epoch,
+        _NO_LEADER if leader_id is None else leader_id,
+        epoch,
         high_watermark,
         tuple(replica for each, replica in described if each.is_voter),
         tuple(replica for each, replica in described if not each.is_voter),

@@ -24,6 +24,7 @@ from barnabas.runtime.offload import Offload
 from barnabas.runtime.raft_driver.disk_work import DiskWork, Flushed
 from barnabas.runtime.raft_driver.exchange import Exchange, end, refuse
 from barnabas.runtime.raft_driver.ports import Answer, LogFollower, Proposal, QuorumPeers
+from barnabas.runtime.raft_driver.strangers import tell_stranger
 from barnabas.storage.quorum_log import QuorumLog
 
 log = get_logger("barnabas.quorum")
@@ -92,8 +93,8 @@ class RaftDriver:
 
     @property
     def time_ms(self) -> int:
-        """The time that Raft is told: of the loop that this runs on."""
-        return 0 if self._loop is None else int(self._loop.time() * 1000)
+        """The time that Raft is told. A leader that stood still must know it at once, not in the loop's next turn."""
+        return 0 if self._loop is None else self._clock.elapsed_ms()
 
     def use_peers(self, peers: QuorumPeers) -> None:
         """Reach the others so; before `run`."""
@@ -270,6 +271,8 @@ class RaftDriver:
         self._exchange.note_voters(self._node.voters.current)
         for request in output.requests:
             self._begin(self._ask(request))
+        for stranger in output.strangers:
+            self._begin(tell_stranger(stranger, self._exchange.peers, cluster_id=self._node.cluster_id))
         for note in output.notes:
             log.warning("%s", note)
         if output.high_watermark is not None:

@@ -28,14 +28,17 @@ async def keep_place(node: RaftNode, peers: WirePeers, *, joins: bool) -> None:
             continue
         api, values = _write(change, node)
         try:
-            code = int((await peers.call(leader_id, api, values)).error_code)
+            answer = await peers.call(leader_id, api, values)
+            code, why = int(answer.error_code), getattr(answer, "error_message", None)
         except BarnabasError as error:
             log.info("node %d does not answer %s: %s", leader_id, api.name, error)
             continue
         if code == 0:
             log.info("the leader, node %d, has carried out %s for this node", leader_id, api.name)
         elif code not in _SETTLED_BY_THE_LOG:
-            log.warning("node %d refuses %s of this node with the error %d", leader_id, api.name, code)
+            log.warning("node %d refuses %s of this node with the error %d: %s", leader_id, api.name, code, why)
+        else:
+            log.info("node %d does not carry out %s for this node yet: %s", leader_id, api.name, why)
 
 
 def _write(change: VoterChange, node: RaftNode) -> tuple[Api, Values]:

@@ -8,14 +8,15 @@ servers, of which only the address is known, have negative ids.
 from collections.abc import Sequence
 from typing import Any, Final
 
+from barnabas.core.errors import BarnabasError
 from barnabas.core.raft.messages import FetchRequest, FetchSnapshotRequest, Request
-from barnabas.core.raft.voters import Endpoint, VoterSet
+from barnabas.core.raft.voters import Voter, VoterEndpoint, VoterSet
 from barnabas.runtime.peers import Peer, Peers
 from barnabas.runtime.peers.channel import Address
 from barnabas.runtime.raft_driver import wire_answers, wire_requests
-from barnabas.runtime.raft_driver.ports import Answer
+from barnabas.runtime.raft_driver.ports import Answer, Identity
 from barnabas.runtime.raft_driver.wire_answers import LeaderAt
-from barnabas.wire.apis import Api
+from barnabas.wire.apis import API_VERSIONS, DESCRIBE_CLUSTER, Api
 from barnabas.wire.writing import Values
 
 FIRST_BOOTSTRAP_ID: Final = -2
@@ -23,6 +24,8 @@ VOTES: Final = "quorum votes"
 FETCHES: Final = "quorum fetches"
 SNAPSHOTS: Final = "quorum snapshots"
 CHANGES: Final = "quorum changes"
+_FEATURES_FROM: Final = 3  # of ApiVersions
+_CONTROLLERS: Final = 2  # what DescribeCluster is asked for
 
 
 def bootstrap_ids(count: int) -> tuple[int, ...]:
@@ -40,7 +43,7 @@ class WirePeers:
         node_id: int,
         bootstrap: Sequence[Address] = (),
         listener: str = "",
-        endpoints: Sequence[Endpoint] = (),
+        endpoints: Sequence[VoterEndpoint] = (),
         timeout_s: float = 2.0,
     ) -> None:
         self._peers = peers
@@ -50,7 +53,7 @@ class WirePeers:
         self._timeout_s = timeout_s
         self.endpoints = tuple(endpoints)
         """Where this node itself listens for controllers."""
-        self._voters_at: dict[int, Endpoint] = {}
+        self._voters_at: dict[int, VoterEndpoint] = {}
         self._known: dict[int, Address] = {}
 
     async def ask(self, to: int, request: Request) -> Answer:
@@ -72,6 +75,35 @@ class WirePeers:
         """Ask a node for what is not of Raft itself."""
         return await self._peer(to).call(api.key, values, timeout_s=self._timeout_s, purpose=CHANGES)
 
+    async def features_of(self, voter: Voter) -> dict[str, range]:
+        """The levels of each feature that a node knows, which says so where it is to listen for controllers."""
+        endpoint = choose_endpoint(voter.endpoints, self._listener)
+        assert endpoint is not None, "it says where it listens"
+        peer = self._peers.once(endpoint.host, endpoint.port)
+        software = {"client_software_name": "barnabas", "client_software_version": "1"}
+        try:
+            answer = await peer.call(
+                API_VERSIONS.key,
+                software,
+                timeout_s=self._timeout_s,
+                purpose=CHANGES,
+                min_version=_FEATURES_FROM,
+            )
+        finally:
+            peer.close()
+        return {str(each.name): range(each.min_version, each.max_version + 1) for each in answer.supported_features}
+
+    async def identify(self, to: int) -> Identity:
+        """Who a node is, as it says itself."""
+        peer = self._peer(to)
+        where = "an unknown address" if peer.address is None else f"{peer.address[0]}:{peer.address[1]}"
+        address = where if to <= FIRST_BOOTSTRAP_ID else f"{where} (node {to})"
+        try:
+            answer = await self.call(to, DESCRIBE_CLUSTER, {"endpoint_type": _CONTROLLERS})
+        except BarnabasError:
+            return Identity(address)
+        return Identity(address, str(answer.cluster_id) or None)
+
     def _peer(self, to: int) -> Peer:
         if to > FIRST_BOOTSTRAP_ID:
             return self._peers.to(to)
@@ -92,7 +124,7 @@ class WirePeers:
         if leader.host and leader.port > 0:
             self._move(leader.node_id, leader.host, leader.port)
 
-    def note_endpoints(self, node_id: int, endpoints: Sequence[Endpoint]) -> None:
+    def note_endpoints(self, node_id: int, endpoints: Sequence[VoterEndpoint]) -> None:
         """A node says itself where it is."""
         endpoint = choose_endpoint(endpoints, self._listener)
         if endpoint is not None:
@@ -114,7 +146,7 @@ class WirePeers:
             self._peers.move(node_id, host, port)
 
 
-def choose_endpoint(endpoints: Sequence[Endpoint], listener: str) -> Endpoint | None:
+def choose_endpoint(endpoints: Sequence[VoterEndpoint], listener: str) -> VoterEndpoint | None:
     """The endpoint of a listener's name, or the first."""
     for endpoint in endpoints:
         if endpoint.listener.upper() == listener.upper():

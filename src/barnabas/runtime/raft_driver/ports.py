@@ -18,6 +18,13 @@ class Answer(NamedTuple):
     data: Buffer = b""
 
 
+class Identity(NamedTuple):
+    """Where a node is asked, in words, and the cluster that it says it belongs to, if it says so."""
+
+    address: str
+    cluster_id: str | None = None
+
+
 class QuorumPeers(Protocol):
     """The other nodes."""
 
@@ -27,6 +34,10 @@ class QuorumPeers(Protocol):
 
     def note_voters(self, voters: VoterSet) -> None:
         """These vote from now on, and are found where the set says."""
+        ...
+
+    async def identify(self, to: int) -> Identity:
+        """Who a node is that belongs to another cluster; never raises."""
         ...
 
 
@@ -39,6 +50,10 @@ class NoPeers:
 
     def note_voters(self, voters: VoterSet) -> None:
         """There is no way to any of them."""
+
+    async def identify(self, to: int) -> Identity:
+        """Nobody has been asked anything."""
+        return Identity(f"node {to}")
 
 
 class Proposal:

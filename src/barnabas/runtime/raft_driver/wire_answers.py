@@ -9,6 +9,8 @@ Must not know: who sends and who answers.
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from barnabas.core.errors import (
     FencedLeaderEpoch,
     InconsistentClusterId,
@@ -22,6 +24,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.raft.log_view import EpochEnd, SnapshotId
 from barnabas.core.raft.messages import (
+    NOT_SAID,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -76,7 +79,7 @@ def write(answer: Answer, leader: LeaderAt | None = None, *, log_start_offset: i
     if isinstance(response, FetchResponse):
         partition = _fetch(response, answer, log_start_offset)
         topic = {"topic": TOPIC, "topic_id": METADATA_TOPIC_ID, "partitions": [partition]}
-        body: dict[str, Any] = {"responses": [topic]}
+        body: dict[str, Any] = {"responses": [topic], "leader_ms": response.leader_ms}
     elif isinstance(response, FetchSnapshotResponse):
         body = {"topics": [{"name": TOPIC, "partitions": [_fetch_snapshot(response, answer)]}]}
     else:
@@ -148,6 +151,9 @@ def read(request: Request, message: Any) -> ReadAnswer:
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         raise RefusedByPeer("the answer is not about the metadata log alone")
     answer = _read_partition(request, topics[0].partitions[0])
+    if isinstance(answer.response, FetchResponse):
+        leader_ms = getattr(message, "leader_ms", NOT_SAID)
+        answer = answer._replace(response=msgspec.structs.replace(answer.response, leader_ms=leader_ms))
     return ReadAnswer(answer, _find_leader(answer.response.leader_id, getattr(message, "node_endpoints", ())))
 
 

@@ -14,6 +14,7 @@ from barnabas.core.errors import InconsistentClusterId, InvalidRequest, UnknownT
 from barnabas.core.metadata.names import METADATA_PARTITION
 from barnabas.core.raft.log_view import SnapshotId
 from barnabas.core.raft.messages import (
+    NOT_SAID,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
@@ -21,7 +22,7 @@ from barnabas.core.raft.messages import (
     Request,
     VoteRequest,
 )
-from barnabas.core.raft.voters import Endpoint, ReplicaKey
+from barnabas.core.raft.voters import ReplicaKey, VoterEndpoint
 from barnabas.wire.apis import BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH, FETCH_SNAPSHOT, VOTE, Api
 from barnabas.wire.requests import to_ms
 from barnabas.wire.writing import Values
@@ -35,7 +36,7 @@ _NOBODY: Final = -1
 _NOT_TOLD: Final = 2**63 - 1  # the high watermark of one whose version has no field for it
 
 
-class Outgoing(NamedTuple):
+class QuorumRequest(NamedTuple):
     """A request as its API and its values; `min_version` is the oldest that can say all of it."""
 
     api: Api
@@ -43,26 +44,26 @@ class Outgoing(NamedTuple):
     min_version: int = 0
 
 
-def write(request: Request, *, endpoints: Sequence[Endpoint] = ()) -> Outgoing:
+def write(request: Request, *, endpoints: Sequence[VoterEndpoint] = ()) -> QuorumRequest:
     """What to send. `endpoints`: where this node listens, which it tells as the leader."""
     if isinstance(request, VoteRequest):
         # An older version cannot tell a pre-vote from a vote, and would bind the voter.
-        return Outgoing(VOTE, _vote(request), min_version=2 if request.is_pre_vote else 0)
+        return QuorumRequest(VOTE, _vote(request), min_version=2 if request.is_pre_vote else 0)
     if isinstance(request, BeginQuorumEpochRequest):
-        return Outgoing(BEGIN_QUORUM_EPOCH, _begin_epoch(request, endpoints))
+        return QuorumRequest(BEGIN_QUORUM_EPOCH, _begin_epoch(request, endpoints))
     if isinstance(request, EndQuorumEpochRequest):
-        return Outgoing(END_QUORUM_EPOCH, _end_epoch(request, endpoints))
+        return QuorumRequest(END_QUORUM_EPOCH, _end_epoch(request, endpoints))
     if isinstance(request, FetchRequest):
         # Older ones have neither the epoch of the follower's last record nor the answer that logs differ.
-        return Outgoing(FETCH, _fetch(request), min_version=12)
-    return Outgoing(FETCH_SNAPSHOT, _fetch_snapshot(request))
+        return QuorumRequest(FETCH, _fetch(request), min_version=12)
+    return QuorumRequest(FETCH_SNAPSHOT, _fetch_snapshot(request))
 
 
 def _about(partition: Values) -> list[Values]:
     return [{"topic_name": TOPIC, "partitions": [{"partition_index": PARTITION, **partition}]}]
 
 
-def listeners(endpoints: Sequence[Endpoint]) -> list[Values]:
+def listeners(endpoints: Sequence[VoterEndpoint]) -> list[Values]:
     """Where a node listens, as most messages have it."""
     return [{"name": each.listener, "host": each.host, "port": each.port} for each in endpoints]
 
@@ -80,7 +81,7 @@ def _vote(request: VoteRequest) -> Values:
     return {"cluster_id": request.cluster_id, "voter_id": request.voter.node_id, "topics": _about(partition)}
 
 
-def _begin_epoch(request: BeginQuorumEpochRequest, endpoints: Sequence[Endpoint]) -> Values:
+def _begin_epoch(request: BeginQuorumEpochRequest, endpoints: Sequence[VoterEndpoint]) -> Values:
     partition = {
         "voter_directory_id": request.voter.directory_id,
         "leader_id": request.leader_id,
@@ -94,7 +95,7 @@ def _begin_epoch(request: BeginQuorumEpochRequest, endpoints: Sequence[Endpoint]
     }
 
 
-def _end_epoch(request: EndQuorumEpochRequest, endpoints: Sequence[Endpoint]) -> Values:
+def _end_epoch(request: EndQuorumEpochRequest, endpoints: Sequence[VoterEndpoint]) -> Values:
     partition = {
         "leader_id": request.leader_id,
         "leader_epoch": request.epoch,
@@ -129,6 +130,7 @@ def _fetch(request: FetchRequest) -> Values:
         "max_wait": request.max_wait_ms,
         "min_bytes": 0,
         "max_bytes": MAX_ANSWER_BYTES,
+        "seen_leader_ms": request.seen_leader_ms,
         "topics": [{"topic": TOPIC, "topic_id": METADATA_TOPIC_ID, "partitions": [partition]}],
     }
 
@@ -152,14 +154,14 @@ def _fetch_snapshot(request: FetchSnapshotRequest) -> Values:
 # Reading
 
 
-class Receiver(NamedTuple):
+class AskedNode(NamedTuple):
     """The node that a request has reached."""
 
     cluster_id: str
     key: ReplicaKey
 
 
-def read_vote(message: Any, receiver: Receiver) -> VoteRequest:
+def read_vote(message: Any, receiver: AskedNode) -> VoteRequest:
     """A Vote request."""
     check_cluster(message.cluster_id, receiver.cluster_id)
     partition = _only_partition(message)
@@ -174,7 +176,7 @@ def read_vote(message: Any, receiver: Receiver) -> VoteRequest:
     )
 
 
-def read_begin_epoch(message: Any, receiver: Receiver) -> BeginQuorumEpochRequest:
+def read_begin_epoch(message: Any, receiver: AskedNode) -> BeginQuorumEpochRequest:
     """A BeginQuorumEpoch request."""
     check_cluster(message.cluster_id, receiver.cluster_id)
     partition = _only_partition(message)
@@ -186,7 +188,7 @@ def read_begin_epoch(message: Any, receiver: Receiver) -> BeginQuorumEpochReques
     )
 
 
-def read_end_epoch(message: Any, receiver: Receiver) -> EndQuorumEpochRequest:
+def read_end_epoch(message: Any, receiver: AskedNode) -> EndQuorumEpochRequest:
     """An EndQuorumEpoch request."""
     check_cluster(message.cluster_id, receiver.cluster_id)
     partition = _only_partition(message)
@@ -201,7 +203,7 @@ def read_end_epoch(message: Any, receiver: Receiver) -> EndQuorumEpochRequest:
     )
 
 
-def read_fetch(message: Any, receiver: Receiver) -> FetchRequest:
+def read_fetch(message: Any, receiver: AskedNode) -> FetchRequest:
     """A Fetch request of the metadata log; older versions name the topic, and do not have all fields."""
     check_cluster(getattr(message, "cluster_id", None), receiver.cluster_id)
     partition = _only(
@@ -218,10 +220,11 @@ def read_fetch(message: Any, receiver: Receiver) -> FetchRequest:
         last_epoch=getattr(partition, "last_fetched_epoch", _NOBODY),
         high_watermark=getattr(partition, "high_watermark", _NOT_TOLD),
         max_wait_ms=to_ms(message.max_wait),
+        seen_leader_ms=getattr(message, "seen_leader_ms", NOT_SAID),
     )
 
 
-def read_fetch_snapshot(message: Any, receiver: Receiver) -> FetchSnapshotRequest:
+def read_fetch_snapshot(message: Any, receiver: AskedNode) -> FetchSnapshotRequest:
     """A FetchSnapshot request; `UnknownTopicOrPartition` is for the answer about the partition that it names."""
     check_cluster(message.cluster_id, receiver.cluster_id)
     partition = _only(message.topics, lambda _topic: True, lambda _partition: PARTITION)
@@ -236,9 +239,9 @@ def read_fetch_snapshot(message: Any, receiver: Receiver) -> FetchSnapshotReques
     )
 
 
-def read_listeners(found: Sequence[Any]) -> tuple[Endpoint, ...]:
+def read_listeners(found: Sequence[Any]) -> tuple[VoterEndpoint, ...]:
     """Where a node says that it listens."""
-    return tuple(Endpoint(each.name, each.host, each.port) for each in found)
+    return tuple(VoterEndpoint(each.name, each.host, each.port) for each in found)
 
 
 def check_cluster(theirs: str | None, ours: str) -> None:
@@ -248,7 +251,7 @@ def check_cluster(theirs: str | None, ours: str) -> None:
         raise InconsistentClusterId(f"this is the cluster {ours!r}: {what} is refused")
 
 
-def _addressee(voter_id: int, directory_id: UUID | None, receiver: Receiver) -> ReplicaKey:
+def _addressee(voter_id: int, directory_id: UUID | None, receiver: AskedNode) -> ReplicaKey:
     """For whom a request is; for its receiver, where its version does not say."""
     return receiver.key if voter_id < 0 else ReplicaKey(voter_id, directory_id)
 

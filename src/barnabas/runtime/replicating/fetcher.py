@@ -24,8 +24,10 @@ from barnabas.core.errors import (
 from barnabas.core.model import NO_OFFSET
 from barnabas.core.replica.leader_epochs import EpochEnd
 from barnabas.runtime.following import Fetched, Following, Next
+from barnabas.runtime.led_replicas import LedReplicas
 from barnabas.runtime.log_lines import get_logger
-from barnabas.runtime.replicating.session import Limits, Place, Self, Session
+from barnabas.runtime.other_brokers import Ask
+from barnabas.runtime.replicating.session import FollowerSession, Limits, Self, TopicIdPartition
 from barnabas.runtime.turns import in_turns
 from barnabas.wire.apis import FETCH, LIST_OFFSETS
 from barnabas.wire.writing import Values
@@ -42,14 +44,6 @@ _EARLIEST: Final = -2
 _REFUSALS: Final[dict[int, type[BarnabasError]]] = {
     each.kafka_code: each for each in (FencedLeaderEpoch, OffsetOutOfRange, NotLeaderOrFollower)
 }
-
-
-class Ask(Protocol):
-    """The way to other brokers."""
-
-    async def ask(
-        self, node_id: int, api_key: int, values: Values, *, timeout_s: float, purpose: str, min_version: int = 0
-    ) -> Any: ...
 
 
 class FetcherConfig(Protocol):
@@ -77,13 +71,13 @@ class Fetcher:
         self._brokers = brokers
         self._config = config
         self._who = who
-        self._session = Session()
+        self._session = FollowerSession()
         self._registered_as = NO_OFFSET  # the broker epoch that the session was begun with
-        self._followed: dict[Place, Following] = {}
-        self._due: dict[Place, None] = {}  # to be asked for anew
-        self._forgotten: set[Place] = set()
-        self._resting: dict[Place, asyncio.TimerHandle] = {}
-        self._unsynced: set[Place] = set()
+        self._followed: dict[TopicIdPartition, Following] = {}
+        self._due: dict[TopicIdPartition, None] = {}  # to be asked for anew
+        self._forgotten: set[TopicIdPartition] = set()
+        self._resting: dict[TopicIdPartition, asyncio.TimerHandle] = {}
+        self._unsynced: set[TopicIdPartition] = set()
         self._has_much = False
         self._news = asyncio.Event()  # there is something that the leader should hear
 
@@ -92,7 +86,7 @@ class Fetcher:
         """Whether there is nothing to fetch."""
         return not self._followed
 
-    def follow(self, place: Place, following: Following) -> None:
+    def follow(self, place: TopicIdPartition, following: Following) -> None:
         """Fetch a partition from now on, in place of what was fetched of it before. The same again changes nothing."""
         if self._followed.get(place) is following:
             return
@@ -101,7 +95,7 @@ class Fetcher:
         following.on_flushed = lambda: self._note_flushed(place)
         self._want_now(place)
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: TopicIdPartition) -> None:
         """Fetch a partition no longer."""
         following = self._followed.pop(place, None)
         if following is not None:
@@ -130,32 +124,35 @@ class Fetcher:
 
     # What is to be asked for
 
-    def _want(self, place: Place) -> None:
+    def _want(self, place: TopicIdPartition) -> None:
         self._due[place] = None
         self._forgotten.discard(place)
 
-    def _want_now(self, place: Place) -> None:
+    def _want_now(self, place: TopicIdPartition) -> None:
         self._want(place)
         self._news.set()
 
-    def _put_aside(self, place: Place) -> None:
+    def _put_aside(self, place: TopicIdPartition) -> None:
         """Leave a partition out of the session."""
         self._due.pop(place, None)
         self._unsynced.discard(place)
         self._forgotten.add(place)
         self._news.set()
 
-    def _rest(self, place: Place) -> None:
+    def _rest(self, place: TopicIdPartition) -> None:
         """Leave a partition out for a while."""
         self._put_aside(place)
         loop = asyncio.get_running_loop()
         self._resting[place] = loop.call_later(self._pause_s, self._end_rest, place)
 
-    def _end_rest(self, place: Place) -> None:
+    def _end_rest(self, place: TopicIdPartition) -> None:
+        if _is_throttled(self._followed[place]):
+            self._resting[place] = asyncio.get_running_loop().call_later(self._pause_s, self._end_rest, place)
+            return
         del self._resting[place]
         self._want_now(place)
 
-    def _note_flushed(self, place: Place) -> None:
+    def _note_flushed(self, place: TopicIdPartition) -> None:
         if place not in self._resting:
             self._want_now(place)
 
@@ -228,9 +225,9 @@ class Fetcher:
     async def _take(self, answer: Any) -> None:
         self._has_much = False
         size = 0
-        unclear: list[Place] = []
+        unclear: list[TopicIdPartition] = []
         found = (
-            (Place(topic.topic_id, each.partition_index), each)
+            (TopicIdPartition(topic.topic_id, each.partition_index), each)
             for topic in answer.responses
             for each in topic.partitions
         )
@@ -239,6 +236,7 @@ class Fetcher:
             if fetch is None or following is None or following.is_over:
                 continue
             size += len(message.records or b"")
+            _note_fetched(following, len(message.records or b""))
             step = following.receive(fetch, _fetched(message))
             if step is Next.ASK:
                 unclear.append(place)
@@ -250,10 +248,12 @@ class Fetcher:
             if following is not None:
                 self._go_on(place, following, await self._find_range(place, following))
 
-    def _go_on(self, place: Place, following: Following, step: Next) -> None:
+    def _go_on(self, place: TopicIdPartition, following: Following, step: Next) -> None:
         if following.is_over:
             return
-        if step is Next.FETCH:
+        if step is Next.FETCH and _is_throttled(following):
+            self._rest(place)
+        elif step is Next.FETCH:
             if following.is_unsynced:
                 self._unsynced.add(place)
             self._want(place)
@@ -262,7 +262,7 @@ class Fetcher:
         else:
             self._put_aside(place)
 
-    async def _find_range(self, place: Place, following: Following) -> Next:
+    async def _find_range(self, place: TopicIdPartition, following: Following) -> Next:
         """Ask where the log of the leader starts and ends, for a follower that is out of it."""
         try:
             start_offset = await self._find_offset(place, following, _EARLIEST)
@@ -280,7 +280,7 @@ class Fetcher:
             return Next.STOP
         return following.note_leader_offsets(start_offset=start_offset, end_offset=end_offset)
 
-    async def _find_offset(self, place: Place, following: Following, timestamp: int) -> int:
+    async def _find_offset(self, place: TopicIdPartition, following: Following, timestamp: int) -> int:
         partition = following.partition
         asked = {
             "partition_index": place.partition,
@@ -310,6 +310,18 @@ def _fetched(message: Any) -> Fetched:
         diverging=None if diverging.epoch < 0 else EpochEnd(diverging.epoch, diverging.end_offset),
         error=_refusal(code) if code else None,
     )
+
+
+def _is_throttled(following: Following) -> bool:
+    """Whether a replica that is not in sync has to wait before it fetches more."""
+    quota = following.partition.throttle.fetching
+    return quota is not None and not following.partition.is_in_sync and quota.is_exceeded(now_ms=LedReplicas.now_ms())
+
+
+def _note_fetched(following: Following, size: int) -> None:
+    quota = following.partition.throttle.fetching
+    if quota is not None and not following.partition.is_in_sync:
+        quota.note(size, now_ms=LedReplicas.now_ms())
 
 
 def _refusal(code: int) -> BarnabasError:

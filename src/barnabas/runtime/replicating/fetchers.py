@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.runtime.following import Following
-from barnabas.runtime.replicating.fetcher import Ask, Fetcher, FetcherConfig
-from barnabas.runtime.replicating.session import Place, Self
+from barnabas.runtime.other_brokers import Ask
+from barnabas.runtime.replicating.fetcher import Fetcher, FetcherConfig
+from barnabas.runtime.replicating.session import Self, TopicIdPartition
 
 
 class Fetchers:
@@ -15,7 +16,7 @@ class Fetchers:
         self._brokers = brokers
         self._config = config
         self._who = who
-        self._leaders: dict[Place, int] = {}
+        self._leaders: dict[TopicIdPartition, int] = {}
         self._fetchers: dict[int, Fetcher] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
@@ -32,7 +33,7 @@ class Fetchers:
             task.cancel()
         self._running.clear()
 
-    def follow(self, place: Place, following: Following) -> None:
+    def follow(self, place: TopicIdPartition, following: Following) -> None:
         """Fetch a partition from its leader, and from nobody else."""
         leader_id = following.leader_id
         if self._leaders.get(place, leader_id) != leader_id:
@@ -43,7 +44,7 @@ class Fetchers:
             self._run(leader_id)
         self._fetchers[leader_id].follow(place, following)
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: TopicIdPartition) -> None:
         """Fetch a partition no longer."""
         leader_id = self._leaders.pop(place, None)
         if leader_id is None:

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from barnabas.core.replica.follower import Fetch
+from barnabas.core.replica.follower import FollowerFetch
 from barnabas.wire.writing import Values
 
 NEW_SESSION: Final = 0
 _LAST_EPOCH: Final = 2**31 - 1
 
 
-class Place(NamedTuple):
+class TopicIdPartition(NamedTuple):
     """A partition, by the id of its topic."""
 
     topic_id: UUID
@@ -41,28 +41,34 @@ class Self(NamedTuple):
     broker_epoch: int
 
 
-class Session:
+class FollowerSession:
     """What a leader knows of what this node fetches from it."""
 
     def __init__(self) -> None:
         self._id = NEW_SESSION
         self._epoch = 0
-        self._told: dict[Place, Fetch] = {}  # what is not answered yet
-        self._known: set[Place] = set()  # to the leader
+        self._told: dict[TopicIdPartition, FollowerFetch] = {}  # what is not answered yet
+        self._known: set[TopicIdPartition] = set()  # to the leader
 
     @property
     def is_new(self) -> bool:
         """Whether the leader has to be told everything."""
         return self._id == NEW_SESSION
 
-    def reset(self) -> dict[Place, Fetch]:
+    def reset(self) -> dict[TopicIdPartition, FollowerFetch]:
         """Begin anew; returns what was asked for, which nobody will answer."""
         told, self._told = self._told, {}
         self._known.clear()
         self._id, self._epoch = NEW_SESSION, 0
         return told
 
-    def request(self, who: Self, wanted: Mapping[Place, Fetch], forgotten: set[Place], limits: Limits) -> Values:
+    def request(
+        self,
+        who: Self,
+        wanted: Mapping[TopicIdPartition, FollowerFetch],
+        forgotten: set[TopicIdPartition],
+        limits: Limits,
+    ) -> Values:
         """The next request: these partitions are asked for anew, those no longer, all others as before."""
         gone = [] if self.is_new else sorted(forgotten & self._known - wanted.keys())
         for place in gone:
@@ -97,12 +103,12 @@ class Session:
             self._epoch = 1 if session_id != self._id or self._epoch == _LAST_EPOCH else self._epoch + 1
             self._id = session_id
 
-    def take(self, place: Place) -> Fetch | None:
+    def take(self, place: TopicIdPartition) -> FollowerFetch | None:
         """What a partition that is in an answer was asked for: it is answered now."""
         return self._told.pop(place, None)
 
 
-def _asked(number: int, fetch: Fetch, limits: Limits) -> dict[str, Any]:
+def _asked(number: int, fetch: FollowerFetch, limits: Limits) -> dict[str, Any]:
     return {
         "partition": number,
         "current_leader_epoch": fetch.leader_epoch,
@@ -115,7 +121,7 @@ def _asked(number: int, fetch: Fetch, limits: Limits) -> dict[str, Any]:
     }
 
 
-def _by_topic(places: Mapping[Place, Any]) -> dict[UUID, list[tuple[int, Any]]]:
+def _by_topic(places: Mapping[TopicIdPartition, Any]) -> dict[UUID, list[tuple[int, Any]]]:
     found: dict[UUID, list[tuple[int, Any]]] = defaultdict(list)
     for place, each in places.items():
         found[place.topic_id].append((place.partition, each))

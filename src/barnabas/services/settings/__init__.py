@@ -9,7 +9,7 @@ has the rules for the broker's own topics.
 
 from barnabas.services.settings.alter import (
     AlterOperation,
-    Change,
+    SettingChange,
     alter_broker,
     alter_group,
     alter_incrementally,
@@ -39,13 +39,13 @@ __all__ = [
     "GROUP_SETTINGS",
     "TOPIC_SETTINGS",
     "AlterOperation",
-    "Change",
     "ConfigSource",
     "DeliverySemantics",
     "DescribedSetting",
     "InvalidSetting",
     "RecordValidation",
     "Setting",
+    "SettingChange",
     "SettingType",
     "Synonym",
     "TopicConfig",

@@ -36,7 +36,7 @@ class AlterOperation(IntEnum):
     SUBTRACT = 3
 
 
-class Change(msgspec.Struct, frozen=True):
+class SettingChange(msgspec.Struct, frozen=True):
     """One change of one setting."""
 
     name: str
@@ -45,7 +45,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def alter_incrementally(
-    current: Mapping[str, str], changes: Iterable[Change], *, settings: Mapping[str, Setting] = TOPIC_SETTINGS
+    current: Mapping[str, str], changes: Iterable[SettingChange], *, settings: Mapping[str, Setting] = TOPIC_SETTINGS
 ) -> dict[str, str | None]:
     """The changes; None: no longer set. The result is not validated here: `alter_topic` does both."""
     changed: dict[str, str | None] = {}
@@ -59,7 +59,7 @@ def alter_incrementally(
 
 
 def alter_topic(
-    current: Mapping[str, str], changes: Iterable[Change], broker: BrokerConfig | None = None
+    current: Mapping[str, str], changes: Iterable[SettingChange], broker: BrokerConfig | None = None
 ) -> dict[str, str | None]:
     """The changes to a topic's overrides; refused if the result is invalid."""
     changed = alter_incrementally(current, changes)
@@ -79,7 +79,9 @@ def replace_topic(
     return {name: text for name, text in texts.items() if text != current.get(name)} | dict.fromkeys(dropped)
 
 
-def alter_group(current: Mapping[str, str], changes: Iterable[Change], broker: GroupSettings) -> dict[str, str | None]:
+def alter_group(
+    current: Mapping[str, str], changes: Iterable[SettingChange], broker: GroupSettings
+) -> dict[str, str | None]:
     """The changes to a group's overrides; refused if the result is invalid."""
     changed = alter_incrementally(current, changes, settings=GROUP_SETTINGS)
     check_group(overlaid(current, changed), broker)
@@ -97,7 +99,7 @@ def replace_group(
     return {**dict.fromkeys(current), **wanted}
 
 
-def alter_broker(current: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str | None]:
+def alter_broker(current: Mapping[str, str], changes: Iterable[SettingChange]) -> dict[str, str | None]:
     """The changes to dynamic broker settings; refused if they cannot be altered."""
     changed = alter_incrementally(current, changes, settings={**BROKER_SETTINGS, **TOPIC_DEFAULT_SETTINGS})
     check_broker_settings(overlaid(current, changed))
@@ -142,7 +144,7 @@ def overlaid(current: Mapping[str, str], changed: Mapping[str, str | None]) -> d
     return {name: text for name, text in {**current, **changed}.items() if text is not None}
 
 
-def _altered(current: str | None, change: Change, setting: Setting | None) -> str | None:
+def _altered(current: str | None, change: SettingChange, setting: Setting | None) -> str | None:
     if change.operation is AlterOperation.SET:
         return change.value
     if change.operation is AlterOperation.DELETE:

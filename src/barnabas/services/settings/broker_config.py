@@ -259,7 +259,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         About(
             LONG,
             "Barnabas only. How fast the logs are read through in the background, to find damage before a consumer "
-            "does; 0: not at all.",
+            "does; each record batch counts for 1 kB more than it has. 0: not at all.",
             at_least=0,
             is_dynamic=True,
         ),

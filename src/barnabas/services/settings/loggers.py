@@ -10,7 +10,7 @@ from typing import Final
 
 from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.runtime.log_lines import get_logger
-from barnabas.services.settings import AlterOperation, Change, ConfigSource, DescribedSetting, SettingType
+from barnabas.services.settings import AlterOperation, ConfigSource, DescribedSetting, SettingChange, SettingType
 
 log = get_logger("barnabas.settings")
 
@@ -57,7 +57,7 @@ def _level_name(level: int) -> str:
     return next((name for name, number in LEVELS.items() if level >= number), "TRACE")
 
 
-def alter_loggers(changes: Sequence[Change], *, validate_only: bool) -> None:
+def alter_loggers(changes: Sequence[SettingChange], *, validate_only: bool) -> None:
     """Set levels, or reset a logger to its parent's; nothing is changed if one of the changes is invalid."""
     known = {each.name for each in describe_loggers()}
     names = [change.name for change in changes]
@@ -74,7 +74,7 @@ def alter_loggers(changes: Sequence[Change], *, validate_only: bool) -> None:
         log.warning("the level of the logger %s is %s now", change.name, _level_name(logger.getEffectiveLevel()))
 
 
-def _check(change: Change, known: set[str]) -> None:
+def _check(change: SettingChange, known: set[str]) -> None:
     name = change.name
     if change.operation not in (AlterOperation.SET, AlterOperation.DELETE):
         raise InvalidRequest(f"{change.operation.name} is not allowed for a logger: its level is set or deleted")

@@ -24,8 +24,8 @@ from barnabas.core.metadata.records import (
 from barnabas.core.metadata.topics import set_configs
 from barnabas.runtime.cluster_metadata import ClusterMetadata
 from barnabas.services.settings import (
-    Change,
     DescribedSetting,
+    SettingChange,
     alter_broker,
     alter_group,
     alter_topic,
@@ -130,7 +130,7 @@ def decide_changes(
     image: Image,
     config: BrokerConfig,
     resource: ConfigResource,
-    changes: Sequence[Change],
+    changes: Sequence[SettingChange],
     *,
     is_forwarded: bool = False,
 ) -> MetadataDecision[Mapping[str, str]]:

@@ -42,6 +42,10 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     delivery_semantics: DeliverySemantics | None = None
     record_validation: RecordValidation = RecordValidation.AUTO
     unclean_leader_election: bool = False
+    leader_throttled_replicas: tuple[str, ...] = ()
+    """`*`, or partition:broker: replicas that are led there, and copied from there at a limited rate."""
+    follower_throttled_replicas: tuple[str, ...] = ()
+    """The same for replicas that are copied to there."""
 
 
 def opens_batches(config: TopicConfig) -> bool:
@@ -65,6 +69,8 @@ FIELDS: Final = {
     "message.timestamp.after.max.ms": "timestamp_after_max_ms",
     "record.validation": "record_validation",
     "unclean.leader.election.enable": "unclean_leader_election",
+    "leader.replication.throttled.replicas": "leader_throttled_replicas",
+    "follower.replication.throttled.replicas": "follower_throttled_replicas",
 }
 """The fields of `TopicConfig` by the names of their settings."""
 LOG_NAMES: Final = frozenset(LogConfig.names())

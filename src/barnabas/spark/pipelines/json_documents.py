@@ -72,7 +72,7 @@ def read_json(frame: "DataFrame", column: str, schema: str, *, into: str) -> Jso
 
 
 def _missing(fields: "StructType", row: "Column", above: str = "") -> "list[tuple[str, Column]]":
-    """Of each field that must not be null, in structs and arrays of structs within it too, whether it is."""
+    """Of each field that must not be null, within structs, arrays and maps too, whether it is."""
     found = []
     for field in fields:
         value, name = row[field.name], f"{above}{field.name}"
@@ -84,10 +84,12 @@ def _missing(fields: "StructType", row: "Column", above: str = "") -> "list[tupl
 
 def _missing_within(kind: "DataType", value: "Column", name: str) -> "list[tuple[str, Column]]":
     from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.types import ArrayType, StructType
+    from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(kind, StructType):
         return _missing(kind, value, f"{name}.")
+    if isinstance(kind, MapType):
+        return _missing_within(ArrayType(kind.valueType), F.map_values(value), name)
     if not isinstance(kind, ArrayType):
         return []
     element = kind.elementType

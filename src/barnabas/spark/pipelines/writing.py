@@ -199,6 +199,7 @@ def _into_table(
         _refuse_missing(frame, settings.partition_by)
     with part("merge", "keys"):
         _refuse_missing(frame, settings.merge_keys)
+        _refuse_no_keys(frame, settings.merge_keys)
     with part("merge", "order_by"):
         _refuse_missing(frame, settings.merge_order)
     check_fits(settings, frame.drop(DELETE_COLUMN))
@@ -228,6 +229,19 @@ def _refuse_missing(frame: "DataFrame", names: tuple[str, ...] | list[str]) -> N
     missing = [name for name in names if name not in frame.columns]
     if missing:
         raise InvalidRequest(f"no column {', '.join(missing)}; the columns are {', '.join(frame.columns)}")
+
+
+def _refuse_no_keys(frame: "DataFrame", names: tuple[str, ...]) -> None:
+    """Refuse columns that do not tell rows apart: of NaN and -0.0, tables disagree about what is equal."""
+    from pyspark.sql.types import ArrayType, DoubleType, FloatType, MapType, StructType, VariantType
+
+    for name in names:
+        kind = frame.schema[name].dataType
+        if isinstance(kind, (FloatType, DoubleType, ArrayType, MapType, StructType, VariantType)):
+            raise InvalidRequest(
+                f"column {name} is {kind.simpleString()}, which is no key: rows are told apart by text, whole numbers, "
+                f"decimals, dates, times, booleans and bytes; convert it in a step, as in cast({name} AS string)"
+            )
 
 
 def _writer_id(checkpoint: str) -> str:

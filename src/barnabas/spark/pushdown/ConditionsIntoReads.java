@@ -84,6 +84,14 @@ public class ConditionsIntoReads extends Rule {
             collect(((And) condition).right(), found);
             return;
         }
+        try {
+            collectOne(condition, found);
+        } catch (ArithmeticException tooFar) {
+            // Of a time at the very end of what there is, Java's own classes have no word: all is read.
+        }
+    }
+
+    static void collectOne(Expression condition, StringBuilder found) {
         Option translated = DataSourceStrategy$.MODULE$.translateFilter(condition, true);
         if (!translated.isDefined()) {
             return;

@@ -61,7 +61,7 @@ def parse_offsets(option: str, text: str, *, lowest: int) -> Offsets:
     """The offsets (or, `lowest` 0, the times) of an option's JSON."""
     found = {}
     for topic, partitions in _parse_topics(option, text, '{"topic": {"0": 23}}').items():
-        if not isinstance(partitions, dict):
+        if not isinstance(partitions, dict) or not partitions:
             raise _bad(option, text, '{"topic": {"0": 23}}')
         for partition, number in partitions.items():
             if not partition.isdecimal() or isinstance(number, bool) or not isinstance(number, int) or number < lowest:

@@ -132,12 +132,7 @@ def refuse_misfits(table: "DeltaTable", settings: TableSettings, schema: "pa.Sch
 
 
 def refuse_partitions(table: "DeltaTable", settings: TableSettings) -> None:
-    there = table.metadata().partition_columns
-    if list(settings.partition_by) != there:
-        raise InvalidRequest(
-            f"the table {settings.path} is partitioned by {', '.join(there) or 'nothing'}, "
-            f"and partition_by says {', '.join(settings.partition_by) or 'nothing'}: make it say the same"
-        )
+    fitting.refuse_partitions(settings.path, table.metadata().partition_columns, settings.partition_by)
 
 
 def list_files(settings: TableSettings) -> list[tuple[str, dict[str, str | None]]]:

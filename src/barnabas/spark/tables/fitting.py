@@ -58,6 +58,7 @@ def _check_iceberg(settings: TableSettings, schema: "pa.Schema") -> None:
         return  # opening it would make one
     table = iceberg.find_table(settings)
     if table is not None:
+        iceberg.refuse_partitions(table, settings)
         iceberg.refuse_misfits(table, settings, schema)
 
 
@@ -123,6 +124,15 @@ def refuse_absent(table: str, names: Sequence[str]) -> None:
         raise InvalidRequest(
             f"the rows do not fit the table {table}: it needs a value in column {', '.join(map(repr, names))}, "
             "which the rows do not have; add it in a step"
+        )
+
+
+def refuse_partitions(table: str, there: Sequence[str], here: Sequence[str]) -> None:
+    """Say how the table is partitioned, if that is otherwise than the sink says."""
+    if list(there) != list(here):
+        raise InvalidRequest(
+            f"the table {table} is partitioned by {', '.join(there) or 'nothing'}, "
+            f"and partition_by says {', '.join(here) or 'nothing'}: make it say the same"
         )
 
 

@@ -51,7 +51,8 @@ def merge_files(settings: TableSettings, schema: "pa.Schema", files: Sequence[Wr
     """Upsert the rows of staged files, the newest of each key, once; then remove the files."""
 
     def merge(table: "Table", transaction: "Transaction") -> None:
-        rows = merging.newest_per_key(merging.read_staged(settings, files), settings)
+        rows = iceberg_merge.in_types_of(table, merging.read_staged(settings, files))
+        rows = merging.newest_per_key(rows, settings)
         rows = tombstones.hold_back(rows, settings, query_id=batch.query_id, batch_id=batch.number)
         iceberg_merge.merge(table, transaction, rows, settings)
 
@@ -154,6 +155,7 @@ def _open_or_create(settings: TableSettings, schema: "pa.Schema") -> "Table":
     catalog = open_catalog(settings)
     try:
         table: Table = catalog.load_table(settings.table)
+        refuse_partitions(table, settings)
         return table
     except NoSuchTableError:
         pass
@@ -195,6 +197,17 @@ def refuse_misfits(table: "Table", settings: TableSettings, schema: "pa.Schema")
     given = set(schema.names)
     fitting.refuse_absent(name, [each for each, field in there.items() if not field.nullable and each not in given])
     return missing
+
+
+def refuse_partitions(table: "Table", settings: TableSettings) -> None:
+    """Refuse files that are cut otherwise than the table is; a merge has PyIceberg write them, as the table has it."""
+    from pyiceberg.transforms import IdentityTransform
+
+    fields = table.spec().fields
+    if settings.merge_keys or not all(isinstance(each.transform, IdentityTransform) for each in fields):
+        return
+    columns = [str(table.schema().find_column_name(each.source_id)) for each in fields]
+    fitting.refuse_partitions(str(settings.table), columns, settings.partition_by)
 
 
 def _can_hold(there: "pa.DataType", here: "pa.DataType") -> bool:

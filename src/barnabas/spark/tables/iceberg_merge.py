@@ -1,6 +1,7 @@
 """An upsert into an Iceberg table: the rows of the keys that a batch has are read, merged, and written again.
 
 That is copy on write: files with such rows are written again without them, and readers need know nothing of deletes.
+Columns that the batch does not have stay as they are in the table.
 """
 
 from datetime import date
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def merge(table: "Table", transaction: "Transaction", rows: "pa.Table", settings: TableSettings) -> None:
-    """Merge rows, one for each key, into a transaction of the table; those that are older than the table's are not."""
+    """Merge rows, one for each key and in the types of the table; those that are older than the table's are not."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -32,11 +33,20 @@ def merge(table: "Table", transaction: "Transaction", rows: "pa.Table", settings
     else:
         kept = rows
     others = merging.drop_rows(found, _of_keys(found, rows, settings.merge_keys))
-    result = pa.concat_tables([others, _as_in(kept, found.schema)])
+    result = pa.concat_tables([others, _as_in(_completed(kept, found, settings.merge_keys), found.schema)])
     if found.num_rows:
         transaction.overwrite(result, overwrite_filter=touched)
     elif result.num_rows:
         transaction.append(result)
+
+
+def in_types_of(table: "Table", rows: "pa.Table") -> "pa.Table":
+    """Rows as the table has them: it may have wider types, and keys of two types cannot be compared."""
+    import pyarrow as pa
+
+    there = {field.name: field.type for field in plain_types(table.schema().as_arrow())}
+    fields = [pa.field(field.name, there.get(field.name, field.type)) for field in rows.schema]
+    return rows.cast(pa.schema(fields))
 
 
 def _touched(rows: "pa.Table", keys: tuple[str, ...]) -> "BooleanExpression":
@@ -60,6 +70,22 @@ def _of_keys(rows: "pa.Table", others: "pa.Table", keys: tuple[str, ...]) -> "pa
     numbered = rows.select(list(keys)).append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
     met = numbered.join(others.select(list(keys)), keys=list(keys), join_type="left semi")
     return met["__row"].combine_chunks()
+
+
+def _completed(rows: "pa.Table", found: "pa.Table", keys: tuple[str, ...]) -> "pa.Table":
+    """Rows with the columns that only the table has, as it has them for their keys."""
+    import pyarrow as pa
+
+    missing = [name for name in found.column_names if name not in rows.column_names]
+    if not missing:
+        return rows
+    sought = rows.select(list(keys)).append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
+    known = found.select(list(keys)).append_column("__found", pa.array(range(found.num_rows), pa.int64()))
+    met = sought.join(known, keys=list(keys), join_type="left outer").group_by("__row").aggregate([("__found", "min")])
+    there = found.select(missing).take(met.sort_by("__row")["__found_min"].combine_chunks())
+    for name in missing:
+        rows = rows.append_column(name, there[name])
+    return rows
 
 
 def _as_in(rows: "pa.Table", schema: "pa.Schema") -> "pa.Table":

@@ -67,11 +67,13 @@ def older_than(rows: "pa.Table", others: "pa.Table", settings: TableSettings) ->
     keys, order = list(settings.merge_keys), list(settings.merge_order)
     sought = rows.select(keys).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
     orders = [f"__order{number}" for number in range(len(order))]
-    others = pa.table([others[name] for name in (*keys, *order)], names=[*keys, *orders])
+    # Keys of an earlier batch may be of a narrower type, and a join does not compare the two.
+    theirs = [others[name].cast(rows.schema.field(name).type) for name in keys]
+    others = pa.table([*theirs, *(others[name] for name in order)], names=[*keys, *orders])
     # Only what is compared goes through the join: it does not know every type that a row may have.
     met = sought.join(others, keys=keys, join_type="inner")
-    theirs = rows.take(met[_ROW])
-    older = pc.invert(_not_older([theirs[name] for name in order], [met[name] for name in orders]))
+    mine = rows.take(met[_ROW])
+    older = pc.invert(_not_older([mine[name] for name in order], [met[name] for name in orders]))
     return met[_ROW].filter(older).combine_chunks()
 
 

@@ -30,13 +30,14 @@ class NodeState(msgspec.Struct, kw_only=True):
     directory_id: str
     port: int
     controller_port: int
+    host: str = HOST
     rack: str | None = None
     is_voter: bool = True
     process: ProcessKey | None = None
 
     @property
     def bootstrap(self) -> str:
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
 
 class ClusterState(msgspec.Struct, kw_only=True):
@@ -137,11 +138,11 @@ class ClusterDirectory:
 
     def settings_of(self, state: ClusterState, node: NodeState) -> Mapping[str, str]:
         """The settings of a node, by Kafka's names."""
-        controllers = ",".join(f"{HOST}:{each.controller_port}" for each in state.nodes)
+        controllers = ",".join(f"{each.host}:{each.controller_port}" for each in state.nodes)
         own = {
             "process.roles": "broker,controller",
             "node.id": str(node.node_id),
-            "listeners": f"PLAINTEXT://{HOST}:{node.port},{CONTROLLER}://{HOST}:{node.controller_port}",
+            "listeners": f"PLAINTEXT://{node.host}:{node.port},{CONTROLLER}://{node.host}:{node.controller_port}",
             "controller.listener.names": CONTROLLER,
             "controller.quorum.bootstrap.servers": controllers,
             "log.dirs": str(self.data_dir(node.node_id)),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from barnabas.core.errors import AddressNotAvailable
 from barnabas.core.metadata.formation import MetaProperties
-from barnabas.core.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from barnabas.core.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.core.uuids import id_text, parse_id
 from barnabas.runtime.dice import SystemDice
 from barnabas.runtime.dir_lock import DirLock
@@ -16,9 +16,17 @@ from barnabas.testing.cluster.ports import HOST, find_free, is_free
 
 
 def new_state(
-    count: int, *, port: int | None = None, racks: Sequence[str] = (), settings: Mapping[str, str] | None = None
+    count: int,
+    *,
+    port: int | None = None,
+    racks: Sequence[str] = (),
+    settings: Mapping[str, str] | None = None,
+    hosts: Sequence[str] = (),
 ) -> ClusterState:
-    """A cluster of so many nodes, all of them voters; from `port` on, each takes two ports, else any free ones."""
+    """A cluster of so many nodes, all of them voters; from `port` on, each takes two ports, else any free ones.
+
+    `hosts` are the addresses of the nodes, one for each; without them it is that of this machine.
+    """
     ports = find_free(2 * count) if port is None else list(range(port, port + 2 * count))
     taken = [] if port is None else [each for each in ports if each > 65535 or not is_free(each)]
     if taken:
@@ -29,6 +37,7 @@ def new_state(
             directory_id=id_text(SystemDice().uuid()),
             port=ports[2 * number - 2],
             controller_port=ports[2 * number - 1],
+            host=hosts[number - 1] if hosts else HOST,
             rack=racks[(number - 1) % len(racks)] if racks else None,
         )
         for number in range(1, count + 1)
@@ -75,4 +84,4 @@ def format_node(directory: ClusterDirectory, state: ClusterState, node: NodeStat
 
 def _voter(node: NodeState) -> Voter:
     key = ReplicaKey(node.node_id, parse_id(node.directory_id))
-    return Voter(key, (Endpoint(CONTROLLER, HOST, node.controller_port),))
+    return Voter(key, (VoterEndpoint(CONTROLLER, node.host, node.controller_port),))

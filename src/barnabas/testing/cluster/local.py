@@ -18,9 +18,8 @@ from barnabas.core.errors import BarnabasError, BrokerIdNotRegistered, RequestTi
 from barnabas.core.uuids import parse_id
 from barnabas.testing.cluster.directory import CONTROLLER, ClusterDirectory, ClusterState, NodeState
 from barnabas.testing.cluster.forming import check_settings, format_node, new_state, one_more
-from barnabas.testing.cluster.ports import HOST
 from barnabas.testing.cluster.processes import POLL_S, Condition, ProcessKey
-from barnabas.testing.cluster.removing import check_majority, check_replicas
+from barnabas.testing.cluster.removing import check_majority, check_replicas, left_short
 from barnabas.testing.cluster.starting import Starter
 
 START_TIMEOUT_S: Final = 60.0
@@ -72,9 +71,10 @@ class LocalCluster:
         port: int | None = None,
         racks: Sequence[str] = (),
         settings: Mapping[str, str] | None = None,
+        hosts: Sequence[str] = (),
     ) -> None:
-        """Make a cluster of so many nodes; none is started."""
-        state = new_state(count, port=port, racks=racks, settings=settings)
+        """Make a cluster of so many nodes, at these addresses if any are named; none is started."""
+        state = new_state(count, port=port, racks=racks, settings=settings, hosts=hosts)
         check_settings(self.directory, state)
         self.directory.create(state)
         for node in state.nodes:
@@ -196,7 +196,7 @@ class LocalCluster:
                 node.node_id,
                 parse_id(node.directory_id),
                 listener=CONTROLLER,
-                host=HOST,
+                host=node.host,
                 port=node.controller_port,
             )
             with self.directory.changing() as state:
@@ -213,10 +213,10 @@ class LocalCluster:
         if not others:
             raise BarnabasError(f"no node but {node_id} is running: start the others first")
         admin = ClusterAdmin(Settings(",".join(each.bootstrap for each in others)))
-        quorum = admin.quorum()
+        quorum, before = admin.quorum(), admin.describe()
         if not is_forced:
             check_majority(node_id, quorum, {each.node_id for each in others})
-            check_replicas(node_id, admin.describe())
+            check_replicas(node_id, before)
         if quorum.voter(node_id) is not None:
             admin.remove_voter(node_id)
             self._say(f"node {node_id}: votes no more")
@@ -227,3 +227,6 @@ class LocalCluster:
             admin.unregister(node_id)
         with self.directory.changing() as state:
             state.nodes.remove(state.node(node_id))
+        short = left_short(node_id, before)
+        if short is not None:
+            self._say(short)

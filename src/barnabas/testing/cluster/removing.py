@@ -1,6 +1,6 @@
 """Whether a node can be taken out of a cluster without harm."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from barnabas.client.cluster_admin import ClusterInfo, QuorumInfo
@@ -24,7 +24,8 @@ def check_majority(node_id: int, quorum: QuorumInfo, running: Collection[int]) -
     if not others:
         raise BarnabasError(f"node {node_id} is the only voter: without it the cluster has no controller")
     needed = len(others) // 2 + 1
-    alive = sum(each in running for each in others)
+    # A node whose disk was replaced runs, and its vote is gone nevertheless.
+    alive = sum(each in running and quorum.replacement(each) is None for each in others)
     if alive < needed:
         raise BarnabasError(
             f"without node {node_id} the quorum has no majority: {needed} of its {len(others)} other voters must run, "
@@ -33,12 +34,32 @@ def check_majority(node_id: int, quorum: QuorumInfo, running: Collection[int]) -
 
 
 def check_replicas(node_id: int, cluster: ClusterInfo) -> None:
-    """Refuse if a partition has no other replica."""
-    only_here = sorted(str(each.partition) for each in cluster.partitions if each.replicas == (node_id,))
+    """Refuse if no other node has all records of a partition, and while the node holds replicas."""
+    only_here = cluster.only_on(node_id)
     if only_here:
-        names = ", ".join(only_here[:_NAMED]) + (", ..." if len(only_here) > _NAMED else "")
-        noun = "partition" if len(only_here) == 1 else "partitions"
         raise BarnabasError(
-            f"node {node_id} has the only replica of {len(only_here)} {noun} ({names}): their records would be gone; "
-            "use --force to remove it nevertheless"
+            f"node {node_id} has the only replica in sync of {_counted(only_here)}: records would be gone; while it "
+            f"runs, move them with 'barnabas cluster decommission {node_id}', or use --force to remove it nevertheless"
         )
+    held = cluster.held_by(node_id)
+    if held:
+        raise BarnabasError(
+            f"node {node_id} holds replicas of {_counted(held)}, which would be left with fewer than they should have: "
+            f"move them with 'barnabas cluster decommission {node_id}' first, or use --force to leave them short"
+        )
+
+
+def left_short(node_id: int, cluster: ClusterInfo) -> str | None:
+    """What a node leaves behind that is removed nevertheless, and what to do; None if it holds nothing."""
+    held = cluster.held_by(node_id)
+    if not held:
+        return None
+    return (
+        f"{_counted(held)} had a replica on node {node_id} and are short of it now: 'barnabas cluster rebalance' "
+        "gives them another one, if there are enough nodes and somebody has their records"
+    )
+
+
+def _counted(partitions: Sequence[str]) -> str:
+    names = ", ".join(partitions[:_NAMED]) + (", ..." if len(partitions) > _NAMED else "")
+    return f"{len(partitions)} {'partition' if len(partitions) == 1 else 'partitions'} ({names})"

@@ -15,7 +15,7 @@ from barnabas.core.errors import (
 from barnabas.core.metadata import Image, MetadataDecision, NewTopic, elect_preferred, elect_unclean, set_configs
 from barnabas.core.metadata.brokers import Heartbeat, Registration, fence, heartbeat, register, unregister
 from barnabas.core.metadata.difference import difference
-from barnabas.core.metadata.electing import ELR_VERSION, ElectionRules, has_elr, rules_of
+from barnabas.core.metadata.electing import ELR_VERSION, ElectionRules, has_elr, rules_of, stand_in
 from barnabas.core.metadata.elections import balance, elect_leaders, elect_where_allowed
 from barnabas.core.metadata.levels import METADATA_VERSION, SEVERAL_NODES, SEVERAL_REPLICAS, check_level, needed_level
 from barnabas.core.metadata.records import (
@@ -572,3 +572,35 @@ def test_a_record_from_before_the_new_fields_is_read() -> None:
     old = msgspec.msgpack.encode(fields[:8])
 
     assert decode_record(old) == record
+
+
+@pytest.mark.parametrize("replicas", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+@pytest.mark.parametrize("gone", [(), (0,), (2,), (0, 2)])
+def test_whom_a_leader_takes_for_its_successor_is_elected_when_it_is_fenced(
+    replicas: tuple[int, ...], gone: tuple[int, ...]
+) -> None:
+    image = image_with(replicas=replicas)
+    stop(image, *gone)
+    state = state_of(image)
+    expected = stand_in(image, state)
+
+    stop(image, state.leader)
+
+    assert state_of(image).leader == expected
+
+
+def test_a_leader_alone_in_its_isr_takes_an_eligible_replica_for_its_successor() -> None:
+    image = image_with()
+    stop(image, 1, 2)
+    assert stand_in(image, state_of(image)) == NO_LEADER
+    let_in(image, 2)
+    assert (state_of(image).isr, state_of(image).elr) == ((0,), (2,))
+    assert stand_in(image, state_of(image)) == 2
+    stop(image, 0)
+    assert state_of(image).leader == 2
+
+
+def test_nobody_succeeds_the_leader_of_a_partition_with_one_replica() -> None:
+    image = image_with(replicas=(1,))
+
+    assert stand_in(image, state_of(image)) == NO_LEADER

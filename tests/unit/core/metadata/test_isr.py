@@ -7,6 +7,7 @@ import pytest
 
 from barnabas.core.errors import (
     BarnabasError,
+    EligibleLeadersNotAvailable,
     FencedLeaderEpoch,
     IneligibleReplica,
     InvalidRequest,
@@ -21,7 +22,7 @@ from barnabas.core.metadata import Image, NewTopic
 from barnabas.core.metadata.image import PartitionState
 from barnabas.core.metadata.isr import IsrChange, alter_partitions
 from barnabas.core.metadata.reassignments import alter
-from barnabas.core.metadata.records import RECOVERED, RECOVERING
+from barnabas.core.metadata.records import RECOVERED, RECOVERING, TOPIC_RESOURCE, ConfigRecord
 from tests.unit.core.metadata.builders import image_of, take
 
 TOPIC = UUID(int=1)
@@ -162,3 +163,36 @@ def test_the_change_that_completes_a_reassignment_may_depose_who_asked() -> None
     state = image.get_topic("a").get_partition(0)
     assert isinstance(reply, NewLeaderElected)
     assert (state.replicas, state.isr, state.leader, state.leader_epoch) == ((1, 2, 3), (1, 2, 3), 1, 5)
+
+
+def test_a_leader_that_cannot_open_its_log_is_replaced_and_counts_for_nothing() -> None:
+    image = image_with()
+
+    assert isinstance(ask(image, change(0, 1, 2, resigns=True)), NewLeaderElected)
+
+    state = image.get_topic("a").get_partition(0)
+    assert (state.leader, state.leader_epoch, state.isr, state.elr) == (1, 5, (1, 2), ())
+
+
+def test_one_that_is_eligible_takes_over_from_a_leader_that_cannot_open_its_log() -> None:
+    image = image_with(isr=(0,), elr=(2,))
+
+    assert isinstance(ask(image, change(0, resigns=True)), NewLeaderElected)
+
+    state = image.get_topic("a").get_partition(0)
+    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (2, (2,), (), ())
+
+
+@pytest.mark.parametrize("unclean", ["true", "false"])
+def test_a_leader_stays_if_nobody_else_has_everything_whatever_else_the_topic_allows(unclean: str) -> None:
+    image = image_with(isr=(0,), elr=())
+    image.apply(ConfigRecord(TOPIC_RESOURCE, "a", "unclean.leader.election.enable", unclean))
+
+    assert isinstance(ask(image, change(0, resigns=True)), EligibleLeadersNotAvailable)
+
+    assert image.get_topic("a").get_partition(0).leader == 0
+
+
+def test_only_the_leader_of_this_epoch_resigns() -> None:
+    assert isinstance(ask(image_with(), change(0, 1, 2, resigns=True), node_id=1), InvalidRequest)
+    assert isinstance(ask(image_with(), change(0, 1, 2, resigns=True, leader_epoch=3)), FencedLeaderEpoch)

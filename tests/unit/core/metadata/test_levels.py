@@ -57,7 +57,7 @@ def test_a_node_of_the_lower_level_is_sent_nothing_that_it_cannot_read() -> None
     own = register(image, registration(1), epoch=9, has_session=True, is_local=True)
     check_level(image, own.records)
     assert isinstance(own.records[0], NodeRecord)
-    assert msgspec.structs.astuple(own.records[0])[len(EARLIER) :] == (0, False, False, None, ())
+    assert msgspec.structs.astuple(own.records[0])[len(EARLIER) :] == (0, False, False, None, (), 0)
 
 
 def test_at_the_level_that_introduced_it_everything_may_be_written() -> None:

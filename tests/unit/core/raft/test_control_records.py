@@ -11,13 +11,16 @@ from barnabas.core.errors import CorruptRecord
 from barnabas.core.raft.control_records import decode_voters, describe_batch, encode_control, encode_voters
 from barnabas.core.raft.log_view import BatchInfo
 from barnabas.core.raft.output import ControlRecord, KRaftVersion, LeaderChange, Voters
-from barnabas.core.raft.voters import NO_VOTERS, Endpoint, ReplicaKey, Voter, VotersAt, VoterSet
+from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VoterEndpoint, VotersAt, VoterSet
 from barnabas.core.records.batch import read_header
 from barnabas.core.records.record import Record, decode_batch, encode_batch
 
 VOTERS = VoterSet.of(
     [
-        Voter(ReplicaKey(1, UUID(int=11)), (Endpoint("CONTROLLER", "one.example", 9093), Endpoint("B", "::1", 65535))),
+        Voter(
+            ReplicaKey(1, UUID(int=11)),
+            (VoterEndpoint("CONTROLLER", "one.example", 9093), VoterEndpoint("B", "::1", 65535)),
+        ),
         Voter(ReplicaKey(2)),
     ]
 )

@@ -18,12 +18,12 @@ from barnabas.core.raft.output import (
     Output,
     Voters,
 )
-from barnabas.core.raft.voters import NO_VOTERS, Endpoint, ReplicaKey, Voter, VotersAt, VoterSet
+from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VoterEndpoint, VotersAt, VoterSet
 from barnabas.testing.dice import SimulatedDice, derive_random
 
 ME, OTHER = ReplicaKey(1, UUID(int=11)), ReplicaKey(2, UUID(int=22))
-HERE = (Endpoint("CONTROLLER", "one", 9093),)
-THERE = (Endpoint("CONTROLLER", "two", 9093),)
+HERE = (VoterEndpoint("CONTROLLER", "one", 9093),)
+THERE = (VoterEndpoint("CONTROLLER", "two", 9093),)
 
 
 def new_node(key: ReplicaKey = ME, *, voters: VoterSet = NO_VOTERS, forms_quorum: bool = False) -> RaftNode:

@@ -1,5 +1,6 @@
 """Checking new batches: what passes can be read, and the checks agree on it."""
 
+import itertools
 from collections.abc import Callable
 
 import cramjam
@@ -27,6 +28,7 @@ from tests.unit.core.records.forgery import LIES, body, forge, sized
 from tests.unit.core.records.strategies import headers, nullable_bytes
 
 NOW_MS = 1_700_000_000_000
+HEADER = encode_batch([Record(0, NOW_MS, None, None)])[:HEADER_SIZE]
 Check = Callable[[bytes, int, int], tuple[int, int]]
 # Lies that only the header tells: they are found before records are looked at.
 OF_THE_HEADER = {
@@ -148,6 +150,17 @@ def test_a_glance_says_the_same_of_any_size(size: int) -> None:
     assert is_one_plain_record(batch)
     for other in (batch[:-1], batch + b"\0"):
         assert not is_one_plain_record(other) or check_records(section_of(other), 1, NOW_MS)[0] == OK
+
+
+@pytest.mark.parametrize("key", [b"\x01", b"\x00", b"\x06key"], ids=["none", "empty", "short"])
+@pytest.mark.parametrize("size", range(62, 80))
+def test_a_glance_mistakes_no_length_of_one_byte_for_one_of_two(size: int, key: bytes) -> None:
+    """Around the sizes where a length begins to take two bytes, with any first byte of the record's or the value's."""
+    for first, of_value in itertools.product((2 * (size - 1) & 0xFF, 0x80, 2 * (size - 2) | 0x80, 0xFE), range(256)):
+        for second in (b"", b"\x00", b"\x01"):
+            section = (bytes([first & 0xFF]) + second + bytes(3) + key + bytes([of_value])).ljust(size, b"\0")
+            batch = bytearray(HEADER) + section
+            assert not is_one_plain_record(batch) or check_records(section, 1, NOW_MS) == (OK, NOW_MS), section.hex()
 
 
 def test_a_record_in_a_transaction_is_known_at_a_glance() -> None:

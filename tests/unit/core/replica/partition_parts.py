@@ -10,9 +10,9 @@ from barnabas.core.replica.follower import (
     Action,
     Append,
     AskOffsets,
-    Fetch,
     FetchAnswer,
     Follower,
+    FollowerFetch,
     Reset,
     Retry,
     Truncate,
@@ -108,7 +108,7 @@ class FetchMail(NamedTuple):
     life: int
     broker_epoch: int
     to: int
-    fetch: Fetch
+    fetch: FollowerFetch
 
 
 class AnswerMail(NamedTuple):
@@ -117,7 +117,7 @@ class AnswerMail(NamedTuple):
     sender: int
     to: int
     life: int
-    fetch: Fetch
+    fetch: FollowerFetch
     answer: FetchAnswer
     entries: list[Entry]
 
@@ -138,7 +138,7 @@ def holds(disk: Disk, offset: int, entry: Entry) -> bool:
     return offset < disk.start or (offset < disk.durable_end and disk.entries[offset] == entry)
 
 
-def diverging_end(disk: Disk, fetch: Fetch) -> EpochEnd | None:
+def diverging_end(disk: Disk, fetch: FollowerFetch) -> EpochEnd | None:
     """As a leader answers: where the follower's last epoch ended here, if that is not where the follower is."""
     if fetch.last_fetched_epoch < 0:
         return None

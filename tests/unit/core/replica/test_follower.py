@@ -12,10 +12,10 @@ from barnabas.core.errors import (
 from barnabas.core.replica.follower import (
     Append,
     AskOffsets,
-    Fetch,
     FetchAnswer,
     FetchedBatch,
     Follower,
+    FollowerFetch,
     Reset,
     Retry,
     Truncate,
@@ -39,7 +39,7 @@ def follow(
     )
 
 
-def ask(follower: Follower) -> Fetch:
+def ask(follower: Follower) -> FollowerFetch:
     fetch = follower.next_fetch()
     assert fetch is not None
     return fetch
@@ -63,7 +63,7 @@ def diverging(epoch: int, end_offset: int, *, high_watermark: int = 100) -> Fetc
 def test_it_fetches_from_its_end_and_tells_what_it_knows() -> None:
     follower = follow((1, 0), (3, 5), end=10, start=2, durable=8)
 
-    assert ask(follower) == Fetch(1, EPOCH, 10, 3, 2, 8)
+    assert ask(follower) == FollowerFetch(1, EPOCH, 10, 3, 2, 8)
     assert follower.next_fetch() is None
 
 
@@ -252,7 +252,7 @@ def test_below_the_leaders_start_it_begins_again_there() -> None:
     assert follower.note_reset() == 30
     assert (follower.start_offset, follower.end_offset, follower.durable_end_offset) == (30, 30, 30)
     follower._epochs.truncate_to(0)
-    assert ask(follower) == Fetch(2, EPOCH, 30, -1, 30, 30)
+    assert ask(follower) == FollowerFetch(2, EPOCH, 30, -1, 30, 30)
 
 
 @pytest.mark.parametrize(

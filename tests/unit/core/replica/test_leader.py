@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.core.errors import FencedLeaderEpoch, NotEnoughReplicas, NotLeaderOrFollower, UnknownLeaderEpoch
-from barnabas.core.replica.leader import IsrProposal, Leader
+from barnabas.core.replica.leader import IsrProposal, Leader, Visits
 
 EPOCH = 5
 LAG_MS = 30_000
@@ -425,3 +425,62 @@ def test_consumers_are_sent_to_no_follower_whose_log_starts_after_their_offset()
         log_start_offset=4,
     )
     assert (sent_to(leader, 3, 2), sent_to(leader, 4, 2)) == (None, 2)
+
+
+# Whether the others can do without it
+
+SILENCE_MS = 4500
+
+
+def is_deserted(leader: Leader, now_ms: int) -> bool:
+    return leader.hears_too_few(now_ms=now_ms, silence_ms=SILENCE_MS)
+
+
+def test_a_leader_that_nobody_fetches_from_hears_too_few_after_a_while() -> None:
+    leader = lead(min_insync_replicas=2)
+    fetch(leader, 2, 0, now_ms=1000)
+    fetch(leader, 3, 0, now_ms=2000)
+    assert not is_deserted(leader, 6499)  # one of two is enough
+    assert is_deserted(leader, 6500)
+    fetch(leader, 2, 0, now_ms=7000)
+    assert not is_deserted(leader, 7000)
+
+
+def test_those_in_sync_are_heard_as_the_epoch_begins() -> None:
+    assert not is_deserted(lead(min_insync_replicas=2), SILENCE_MS - 1)
+    assert is_deserted(lead(min_insync_replicas=2), SILENCE_MS)
+    assert is_deserted(lead(isr=(1,), min_insync_replicas=2), 0)
+
+
+def test_a_leader_that_may_acknowledge_alone_needs_nobody() -> None:
+    assert not is_deserted(lead(isr=(1,)), 10 * SILENCE_MS)
+    assert is_deserted(lead(isr=(1, 2)), 10 * SILENCE_MS)  # which it may not, as long as another is in sync
+    assert not is_deserted(lead(replicas=(1,), min_insync_replicas=2), 10 * SILENCE_MS)
+
+
+def test_half_of_those_in_sync_are_too_few_though_they_would_be_enough() -> None:
+    leader = Leader(
+        1,
+        epoch=EPOCH,
+        start_offset=0,
+        high_watermark=0,
+        replicas=(1, 2, 3, 4, 5),
+        isr=(1, 2, 3, 4, 5),
+        partition_epoch=0,
+        min_insync_replicas=2,
+    )
+    fetch(leader, 2, 0, now_ms=10_000)
+    assert is_deserted(leader, 10_000)
+    fetch(leader, 3, 0, now_ms=10_000)
+    assert not is_deserted(leader, 10_000)
+
+
+def test_a_follower_that_rests_is_heard_by_the_fetches_of_its_session() -> None:
+    leader = lead(min_insync_replicas=2)
+    own(leader, 1)
+    fetch(leader, 2, 1, now_ms=0)
+    visits = Visits(last_ms=0)
+    assert leader.rest(2, broker_epoch=ACTIVE[2], visits=visits)
+    visits.last_ms = 20_000
+    assert not is_deserted(leader, 20_001)
+    assert is_deserted(leader, 30_000)

@@ -134,6 +134,15 @@ def test_a_timer_that_fires_early_is_set_for_the_rest() -> None:
     assert coordinator.standing == (P, 5, ONGOING)
 
 
+def test_a_transaction_that_began_by_a_clock_ahead_of_this_one_ends_when_its_timer_fires() -> None:
+    """It was given its whole timeout again and again, until this clock had caught up."""
+    coordinator = Coordinator()
+    coordinator.put(ONGOING)
+    coordinator.now_ms -= 120_000
+    assert coordinator.fire()
+    assert coordinator.standing == (P, 6, PREPARE_ABORT)
+
+
 def test_an_expired_transaction_at_the_last_epoch_goes_on_under_a_new_id() -> None:
     coordinator = Coordinator()
     coordinator.put(ONGOING, producer_epoch=32766)

@@ -88,7 +88,7 @@ class Call:
     def is_answered(self) -> bool:
         return self._work is None or self._work.done()
 
-    async def bytes(self, within_s: float = 20) -> bytes:
+    async def bytes(self, within_s: float = 60) -> bytes:
         """The frame of the answer; empty if there is none."""
         if self._work is not None:
             async with asyncio.timeout(within_s):
@@ -96,7 +96,7 @@ class Call:
         assert self._answer is not None
         return b"".join([await _read_all(piece) for piece in self._answer])
 
-    async def read(self, within_s: float = 20) -> Any:
+    async def read(self, within_s: float = 60) -> Any:
         """The response, as kio reads it."""
         frame = await self.bytes(within_s)
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4

@@ -16,8 +16,7 @@ from barnabas.core.metadata.cluster import start_cluster
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.quorum import Quorum
 from barnabas.core.metadata.records import Endpoint, MetadataRecord
-from barnabas.core.raft.voters import Endpoint as VoterEndpoint
-from barnabas.core.raft.voters import ReplicaKey, Voter, VoterSet
+from barnabas.core.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.edge.kafka.server import KafkaServer
 from barnabas.node import Node, Ports
 from barnabas.runtime.cluster_metadata import Decide, LeadershipListener, Subscriber
@@ -110,6 +109,7 @@ class FakeMetadata:
         return Quorum(self._quorum.leader_id, self._quorum.epoch, len(self._quorum.commits), ())
 
     cluster_id = "cluster"
+    unconfirmed_ms: int | None = 0
 
     @property
     def directory_id(self) -> UUID:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
@@ -35,11 +36,12 @@ from barnabas.core.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from barnabas.core.raft.voters import Endpoint, ReplicaKey
+from barnabas.core.raft.voters import ReplicaKey, VoterEndpoint
 from barnabas.runtime.raft_driver import wire_answers, wire_requests
 from barnabas.runtime.raft_driver.ports import Answer
 from barnabas.runtime.raft_driver.wire_answers import LeaderAt, RefusedByPeer
-from barnabas.runtime.raft_driver.wire_requests import Receiver
+from barnabas.runtime.raft_driver.wire_requests import AskedNode
+from barnabas.wire.apis import FETCH as FETCH_API
 from barnabas.wire.apis import Api
 from barnabas.wire.frame import RequestHeader
 from barnabas.wire.reading import read_struct
@@ -51,8 +53,8 @@ from tests.support.served import versions_of
 
 CLUSTER = "c"
 ME, OTHER = ReplicaKey(1, UUID(int=11)), ReplicaKey(2, UUID(int=22))
-HERE = Receiver(CLUSTER, ME)
-LISTENS = (Endpoint("CONTROLLER", "two", 9093), Endpoint("SECOND", "two", 9094))
+HERE = AskedNode(CLUSTER, ME)
+LISTENS = (VoterEndpoint("CONTROLLER", "two", 9093), VoterEndpoint("SECOND", "two", 9094))
 
 VOTE = VoteRequest(
     cluster_id=CLUSTER, epoch=5, candidate=OTHER, voter=ME, last_epoch=4, end_offset=70, is_pre_vote=True
@@ -63,14 +65,16 @@ FETCH = FetchRequest(
     cluster_id=CLUSTER, epoch=5, replica=OTHER, fetch_offset=70, last_epoch=4, high_watermark=69, max_wait_ms=500
 )
 SNAPSHOT = FetchSnapshotRequest(cluster_id=CLUSTER, epoch=5, replica=OTHER, snapshot=SnapshotId(60, 4), position=1024)
-READERS: dict[type[Request], Callable[[Any, Receiver], Request]] = {
+READERS: dict[type[Request], Callable[[Any, AskedNode], Request]] = {
     VoteRequest: wire_requests.read_vote,
     BeginQuorumEpochRequest: wire_requests.read_begin_epoch,
     EndQuorumEpochRequest: wire_requests.read_end_epoch,
     FetchRequest: wire_requests.read_fetch,
     FetchSnapshotRequest: wire_requests.read_fetch_snapshot,
 }
+LOOK = msgspec.structs.replace(FETCH, replica=ReplicaKey(-1))
 NEWEST = [pytest.param(each, id=type(each).__name__) for each in (VOTE, BEGIN, END, FETCH, SNAPSHOT)]
+NEWEST.append(pytest.param(LOOK, id="FetchRequest of an onlooker"))
 
 
 def sent(request: Request, version: int | None = None) -> Any:
@@ -93,6 +97,20 @@ def received(request: Request, version: int | None = None) -> Request:
 @pytest.mark.parametrize("request_", NEWEST)
 def test_a_request_of_the_newest_version_says_all(request_: Request) -> None:
     assert received(request_) == request_
+
+
+def test_the_time_of_the_leader_travels_with_fetches_and_their_answers() -> None:
+    fetch = msgspec.structs.replace(FETCH, seen_leader_ms=12_345)
+    outgoing = wire_requests.write(fetch)
+    version = versions_of(FETCH_API)[-1]
+    data = bytes(write_request(FETCH_API.key, version, outgoing.values))
+    message = read_request(RequestHeader(FETCH_API, version, 1, None, 0), data, len(data))
+
+    assert wire_requests.read_fetch(message, HERE) == fetch
+    response = FetchResponse(epoch=5, leader_id=3, high_watermark=60, leader_ms=12_999)
+    data = bytes(write_response(FETCH_API.key, version, wire_answers.write(Answer(response), LEADER)))
+    read, _ = read_struct(response_schema(FETCH_API.key, version), Body(data, max_elements=100))
+    assert wire_answers.read(fetch, read).answer.response == response
 
 
 @pytest.mark.parametrize("request_", NEWEST)
@@ -143,7 +161,7 @@ def test_a_leader_says_where_it_listens() -> None:
 @pytest.mark.parametrize("request_", NEWEST)
 def test_another_cluster_is_refused_before_anything_else(request_: Request) -> None:
     with pytest.raises(InconsistentClusterId):
-        READERS[type(request_)](sent(request_), Receiver("another", ME))
+        READERS[type(request_)](sent(request_), AskedNode("another", ME))
 
 
 @pytest.mark.parametrize("request_", NEWEST)

@@ -15,7 +15,7 @@ from barnabas.core.raft.messages import (
     Request,
     VoteRequest,
 )
-from barnabas.core.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from barnabas.core.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.runtime.peers import Peers
 from barnabas.runtime.peers.channel import Address
 from barnabas.runtime.raft_driver.peers import WirePeers, bootstrap_ids, choose_endpoint
@@ -39,6 +39,7 @@ class FakePeers:
     def __init__(self) -> None:
         self.moved: list[tuple[int, str, int]] = []
         self.asked: list[tuple[object, int, str]] = []
+        self.closed: list[Address] = []
 
     def move(self, node_id: int, host: str, port: int) -> None:
         self.moved.append((node_id, host, port))
@@ -48,6 +49,9 @@ class FakePeers:
 
     def at(self, host: str, port: int) -> "FakePeer":
         return FakePeer(self, (host, port))
+
+    def once(self, host: str, port: int) -> "AskedOnce":
+        return AskedOnce(self, (host, port))
 
 
 class FakePeer:
@@ -72,13 +76,34 @@ class FakePeer:
         return read_struct(response_schema(FETCH.key, 18), Body(data, max_elements=100))[0]
 
 
+class AskedOnce:
+    """Somebody at an address who says which features it knows."""
+
+    def __init__(self, peers: FakePeers, target: Address) -> None:
+        self._peers = peers
+        self._target = target
+
+    async def call(self, api_key: int, values: Any, *, timeout_s: float, purpose: str, min_version: int) -> Any:
+        assert timeout_s > 0
+        assert (values["client_software_name"], min_version) == ("barnabas", 3)
+        self._peers.asked.append((self._target, api_key, purpose))
+        knows = {"name": "kraft.version", "min_version": 0, "max_version": 1}
+        data = bytes(write_response(api_key, 4, {"api_keys": [], "supported_features": [knows]}))
+        return read_struct(response_schema(api_key, 4), Body(data, max_elements=100))[0]
+
+    def close(self) -> None:
+        self._peers.closed.append(self._target)
+
+
 def new_peers(peers: FakePeers, *, bootstrap: tuple[Address, ...] = ()) -> WirePeers:
-    here = [Endpoint("OTHER", "me", 1), Endpoint("CONTROLLER", "me", 9093)]
+    here = [VoterEndpoint("OTHER", "me", 1), VoterEndpoint("CONTROLLER", "me", 9093)]
     return WirePeers(cast("Peers", peers), node_id=1, bootstrap=bootstrap, listener="controller", endpoints=here)
 
 
 def voters(host: str, listener: str = "CONTROLLER") -> VoterSet:
-    return VoterSet.of([Voter(ME, (Endpoint(listener, "me", 9093),)), Voter(OTHER, (Endpoint(listener, host, 9093),))])
+    return VoterSet.of(
+        [Voter(ME, (VoterEndpoint(listener, "me", 9093),)), Voter(OTHER, (VoterEndpoint(listener, host, 9093),))]
+    )
 
 
 def test_voters_are_where_the_set_says_that_rules() -> None:
@@ -97,7 +122,7 @@ def test_what_a_leader_says_of_itself_holds_until_the_voters_change() -> None:
     wire = new_peers(peers)
     wire.note_voters(voters("two"))
 
-    wire.note_endpoints(2, [Endpoint("CONTROLLER", "moved", 9093)])
+    wire.note_endpoints(2, [VoterEndpoint("CONTROLLER", "moved", 9093)])
     wire.note_voters(voters("two"))
     wire.note_voters(voters("back"))
 
@@ -133,6 +158,16 @@ def test_a_vote_does_not_wait_behind_a_fetch_or_a_snapshot(request_: Request, ot
     assert one != two
 
 
+def test_a_node_is_asked_for_its_features_where_it_listens_for_controllers_and_only_once() -> None:
+    peers = FakePeers()
+    other = Voter(OTHER, (VoterEndpoint("CLIENTS", "elsewhere", 9092), VoterEndpoint("CONTROLLER", "two", 9093)))
+
+    assert asyncio.run(new_peers(peers).features_of(other)) == {"kraft.version": range(2)}
+
+    assert [target for target, _, _ in peers.asked] == [("two", 9093)]
+    assert peers.closed == [("two", 9093)]
+
+
 def test_a_leader_is_unknown_here_unless_somebody_has_said_where_it_is() -> None:
     wire = new_peers(FakePeers())
 
@@ -142,7 +177,7 @@ def test_a_leader_is_unknown_here_unless_somebody_has_said_where_it_is() -> None
 
 
 def test_an_endpoint_is_chosen_by_the_name_of_the_listener_or_is_the_first() -> None:
-    first, second = Endpoint("A", "a", 1), Endpoint("B", "b", 2)
+    first, second = VoterEndpoint("A", "a", 1), VoterEndpoint("B", "b", 2)
 
     assert choose_endpoint([first, second], "b") == second
     assert choose_endpoint([first, second], "C") == first

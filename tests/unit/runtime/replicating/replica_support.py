@@ -8,13 +8,13 @@ from uuid import UUID
 from barnabas.core.fetched import FetchPartition
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.record import Record, encode_batch
-from barnabas.core.replica.follower import Fetch as Asked
+from barnabas.core.replica.follower import FollowerFetch as Asked
 from barnabas.runtime.flusher import Flusher
 from barnabas.runtime.following import Fetched, Following, Next
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.replica import Replication
-from barnabas.services.fetch import Fetch, Found, Replica
+from barnabas.services.fetch import Fetch, FetchingReplica, Found
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.testing.disk import SimulatedDisk
@@ -115,7 +115,7 @@ def answer(leader: Side, asked: Asked, *, max_bytes: int = 1_000_000, is_noted: 
         0, asked.leader_epoch, asked.fetch_offset, asked.last_fetched_epoch, max_bytes, asked.durable_end_offset
     )
     service = Fetch(InPlace())
-    replica = Replica(FOLLOWER if leader.node_id == LEADER else LEADER, BROKER_EPOCH) if is_noted else None
+    replica = FetchingReplica(FOLLOWER if leader.node_id == LEADER else LEADER, BROKER_EPOCH) if is_noted else None
     found = service.look_for_replica(leader.partition, wanted, replica, max_bytes=max_bytes, is_first=True)
     records = b"" if found.slice is None and found.plan is None else _read(found)
     return Fetched(records, found.high_watermark, found.log_start_offset, found.diverging)

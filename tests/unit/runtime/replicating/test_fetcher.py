@@ -7,11 +7,11 @@ from uuid import UUID
 
 from barnabas.core.errors import InvalidRequest, PeerUnreachable
 from barnabas.runtime.replicating.fetcher import Fetcher
-from barnabas.runtime.replicating.session import Place, Self
+from barnabas.runtime.replicating.session import Self, TopicIdPartition
 from barnabas.wire.apis import FETCH
 from tests.unit.runtime.replicating.replica_support import FOLLOWER, LEADER, NAME, TOPIC_ID, Side, answer, in_loop
 
-PLACE = Place(TOPIC_ID, NAME.partition)
+PLACE = TopicIdPartition(TOPIC_ID, NAME.partition)
 CONFIG = SimpleNamespace(
     replica_fetch_max_bytes=1_000_000,
     replica_fetch_response_max_bytes=10_000_000,
@@ -32,7 +32,7 @@ class Leaders:
         self.error_code = 0
         self.partition_error = 0
         self.session_id = 1
-        self._wanted: dict[Place, Any] = {}
+        self._wanted: dict[TopicIdPartition, Any] = {}
 
     async def ask(
         self, node_id: int, api_key: int, values: Any, *, timeout_s: float, purpose: str, min_version: int = 0
@@ -60,10 +60,10 @@ class Leaders:
             self._wanted.clear()
         for topic in values["topics"]:
             for each in topic["partitions"]:
-                self._wanted[Place(topic["topic_id"], each["partition"])] = each
+                self._wanted[TopicIdPartition(topic["topic_id"], each["partition"])] = each
         for topic in values["forgotten_topics_data"]:
             for each in topic["partitions"]:
-                self._wanted.pop(Place(topic["topic_id"], each), None)
+                self._wanted.pop(TopicIdPartition(topic["topic_id"], each), None)
 
     def _look(self) -> list[Any]:
         found = []
@@ -310,7 +310,7 @@ def test_a_new_registration_begins_a_new_session() -> None:
 def test_what_is_left_is_forgotten_and_no_longer_changed() -> None:
     async def scenario() -> None:
         async with World() as world:
-            other = Place(UUID(int=8), 0)
+            other = TopicIdPartition(UUID(int=8), 0)
             side = Side(FOLLOWER)
             world.fetcher.follow(other, side.follow(LEADER))
             await asyncio.sleep(1)

@@ -3,39 +3,43 @@
 from typing import Any
 from uuid import UUID
 
-from barnabas.core.replica.follower import Fetch
-from barnabas.runtime.replicating.session import Limits, Place, Self, Session
+from barnabas.core.replica.follower import FollowerFetch
+from barnabas.runtime.replicating.session import FollowerSession, Limits, Self, TopicIdPartition
 
 WHO = Self(2, 77)
 LIMITS = Limits(max_wait_ms=500, min_bytes=1, max_bytes=1000, partition_max_bytes=100)
-A, B, C = (Place(UUID(int=1), 0), Place(UUID(int=1), 1), Place(UUID(int=2), 0))
+A, B, C = (TopicIdPartition(UUID(int=1), 0), TopicIdPartition(UUID(int=1), 1), TopicIdPartition(UUID(int=2), 0))
 
 
-def fetch(offset: int = 0, *, durable: int = 0) -> Fetch:
-    return Fetch(1, 5, offset, 4, 0, durable)
+def fetch(offset: int = 0, *, durable: int = 0) -> FollowerFetch:
+    return FollowerFetch(1, 5, offset, 4, 0, durable)
 
 
-def told(values: Any) -> dict[Place, int]:
+def told(values: Any) -> dict[TopicIdPartition, int]:
     return {
-        Place(topic["topic_id"], each["partition"]): each["fetch_offset"]
+        TopicIdPartition(topic["topic_id"], each["partition"]): each["fetch_offset"]
         for topic in values["topics"]
         for each in topic["partitions"]
     }
 
 
-def forgotten(values: Any) -> set[Place]:
-    return {Place(topic["topic_id"], each) for topic in values["forgotten_topics_data"] for each in topic["partitions"]}
+def forgotten(values: Any) -> set[TopicIdPartition]:
+    return {
+        TopicIdPartition(topic["topic_id"], each)
+        for topic in values["forgotten_topics_data"]
+        for each in topic["partitions"]
+    }
 
 
-def begun() -> Session:
-    session = Session()
+def begun() -> FollowerSession:
+    session = FollowerSession()
     session.request(WHO, {A: fetch(), B: fetch(), C: fetch()}, set(), LIMITS)
     session.note_answer(9)
     return session
 
 
 def test_a_new_session_names_everything_and_who_asks() -> None:
-    values = Session().request(WHO, {A: fetch(3), C: fetch(4, durable=2)}, set(), LIMITS)
+    values = FollowerSession().request(WHO, {A: fetch(3), C: fetch(4, durable=2)}, set(), LIMITS)
 
     assert (values["session_id"], values["session_epoch"]) == (0, 0)
     assert values["replica_state"] == {"replica_id": 2, "replica_epoch": 77}
@@ -79,7 +83,7 @@ def test_what_was_answered_and_is_left_out_is_forgotten_too() -> None:
 
 
 def test_what_the_leader_never_heard_of_is_not_forgotten() -> None:
-    session = Session()
+    session = FollowerSession()
     session.request(WHO, {A: fetch()}, set(), LIMITS)
     session.note_answer(9)
 
@@ -111,7 +115,7 @@ def test_a_session_that_begins_anew_says_what_nobody_will_answer() -> None:
 
 
 def test_a_leader_without_a_session_is_told_everything_again() -> None:
-    session = Session()
+    session = FollowerSession()
     session.request(WHO, {A: fetch()}, set(), LIMITS)
     session.note_answer(0)
 

@@ -5,8 +5,8 @@ import pytest
 from barnabas.core.errors import BarnabasError, InvalidConfig, InvalidRequest
 from barnabas.services.settings import (
     AlterOperation,
-    Change,
     DeliverySemantics,
+    SettingChange,
     alter_broker,
     alter_incrementally,
     alter_topic,
@@ -103,11 +103,11 @@ def test_a_topic_may_not_contradict_what_its_broker_sets() -> None:
 def test_single_changes_say_what_changed() -> None:
     current = {"retention.ms": "5", "segment.ms": "6", "cleanup.policy": "compact"}
     changes = [
-        Change("retention.ms", SET, "5"),
-        Change("flush.ms", SET, "1"),
-        Change("segment.ms", DELETE),
-        Change("max.message.bytes", DELETE),
-        Change("cleanup.policy", APPEND, "delete,compact"),
+        SettingChange("retention.ms", SET, "5"),
+        SettingChange("flush.ms", SET, "1"),
+        SettingChange("segment.ms", DELETE),
+        SettingChange("max.message.bytes", DELETE),
+        SettingChange("cleanup.policy", APPEND, "delete,compact"),
     ]
     changed = alter_topic(current, changes)
     assert changed == {"flush.ms": "1", "segment.ms": None, "cleanup.policy": "compact,delete"}
@@ -115,34 +115,34 @@ def test_single_changes_say_what_changed() -> None:
 
 
 def test_a_list_that_is_not_set_is_appended_to_from_its_default() -> None:
-    assert alter_topic({}, [Change("cleanup.policy", APPEND, "compact")]) == {"cleanup.policy": "delete,compact"}
-    assert alter_topic({}, [Change("cleanup.policy", SUBTRACT, "delete")]) == {"cleanup.policy": ""}
+    assert alter_topic({}, [SettingChange("cleanup.policy", APPEND, "compact")]) == {"cleanup.policy": "delete,compact"}
+    assert alter_topic({}, [SettingChange("cleanup.policy", SUBTRACT, "delete")]) == {"cleanup.policy": ""}
 
 
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (Change("retention.ms", APPEND, "1"), InvalidConfig),
-        (Change("no.such", SUBTRACT, "1"), InvalidConfig),
-        (Change("no.such", SET, "1"), InvalidConfig),
-        (Change("retention.ms", SET, "x"), InvalidConfig),
-        (Change("cleanup.policy", APPEND, "shred"), InvalidConfig),
-        (Change("retention.ms", SET), InvalidRequest),
-        (Change("cleanup.policy", APPEND), InvalidRequest),
+        (SettingChange("retention.ms", APPEND, "1"), InvalidConfig),
+        (SettingChange("no.such", SUBTRACT, "1"), InvalidConfig),
+        (SettingChange("no.such", SET, "1"), InvalidConfig),
+        (SettingChange("retention.ms", SET, "x"), InvalidConfig),
+        (SettingChange("cleanup.policy", APPEND, "shred"), InvalidConfig),
+        (SettingChange("retention.ms", SET), InvalidRequest),
+        (SettingChange("cleanup.policy", APPEND), InvalidRequest),
     ],
 )
-def test_a_change_that_cannot_be_made_is_refused(change: Change, error: type[BarnabasError]) -> None:
+def test_a_change_that_cannot_be_made_is_refused(change: SettingChange, error: type[BarnabasError]) -> None:
     with pytest.raises(error):
         alter_topic({}, [change])
 
 
 def test_two_changes_of_one_setting_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="twice"):
-        alter_incrementally({}, [Change("retention.ms", SET, "1"), Change("retention.ms", DELETE)])
+        alter_incrementally({}, [SettingChange("retention.ms", SET, "1"), SettingChange("retention.ms", DELETE)])
 
 
 def test_a_setting_that_no_longer_exists_can_be_deleted() -> None:
-    assert alter_topic({"no.such": "1"}, [Change("no.such", DELETE)]) == {"no.such": None}
+    assert alter_topic({"no.such": "1"}, [SettingChange("no.such", DELETE)]) == {"no.such": None}
 
 
 def test_replacing_all_overrides_drops_those_not_named() -> None:
@@ -157,8 +157,8 @@ def test_replacing_all_overrides_drops_those_not_named() -> None:
 
 
 def test_of_a_running_broker_only_what_a_part_of_it_follows_can_be_altered() -> None:
-    assert alter_broker({}, [Change("log.retention.ms", SET, "5")]) == {"log.retention.ms": "5"}
-    assert alter_broker({}, [Change("max.connections", SET, "5")]) == {"max.connections": "5"}
+    assert alter_broker({}, [SettingChange("log.retention.ms", SET, "5")]) == {"log.retention.ms": "5"}
+    assert alter_broker({}, [SettingChange("max.connections", SET, "5")]) == {"max.connections": "5"}
     for name, problem in [
         ("num.partitions", r"Cannot update these configs dynamically: \[num\.partitions\]"),
         ("log.retention.hours", r"dynamically: \[log\.retention\.hours\]"),

@@ -1,7 +1,7 @@
 """AddRaftVoter, versions 0 to 1: have an observer of the quorum vote.
 
-Differs from Kafka: it is refused with REQUEST_TIMED_OUT at once if the observer has not caught up, where Kafka waits;
-and the node is not asked which versions it knows.
+As in Kafka the node is asked first, at the address that the request names, whether it knows this kraft.version.
+Differs from Kafka: it is refused with REQUEST_TIMED_OUT at once if the observer has not caught up, where Kafka waits.
 """
 
 from __future__ import annotations

@@ -63,6 +63,7 @@ def _changes(request: message.AlterPartitionRequest, version: int) -> Iterator[I
                 each.partition_epoch,
                 isr,
                 each.leader_recovery_state,
+                resigns=bool(each.resigns),
             )
 
 

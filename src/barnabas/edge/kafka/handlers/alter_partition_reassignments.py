@@ -1,8 +1,7 @@
 """AlterPartitionReassignments, versions 0 and 1: move partitions to other nodes, or cancel that.
 
 What is refused leaves the others of the request untouched, as in Kafka. `allow_replication_factor_change` is that of
-KIP-860. Throttles are settings (`leader.replication.throttled.replicas` and others): they are accepted, and no effect
-follows from them.
+KIP-860. Throttles are settings: `core.replica.throttle`.
 """
 
 from __future__ import annotations

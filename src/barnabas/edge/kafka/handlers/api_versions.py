@@ -45,6 +45,7 @@ async def handle(broker: Broker, request: message.ApiVersionsRequest, asked: Ask
         if not all(_SOFTWARE.fullmatch(each) for each in software):
             return {"error_code": InvalidRequest.kafka_code}
         asked.session.software = software
+        broker.own_addresses.note(software.version)
     kraft_version = 0 if broker.quorum is None else broker.quorum.kraft_version
     return {
         "error_code": 0,

@@ -45,4 +45,6 @@ async def handle(
         "is_caught_up": reply.is_caught_up,
         "is_fenced": reply.is_fenced,
         "should_shut_down": reply.should_shut_down,
+        "lease_ms": reply.lease_ms,
+        "decided_offset": reply.decided_offset,
     }

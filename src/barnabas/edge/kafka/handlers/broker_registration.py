@@ -57,6 +57,8 @@ def _registration(request: message.BrokerRegistrationRequest, version: int) -> R
         cluster_id=request.cluster_id,
         previous_epoch=None if previous == _NO_EPOCH else previous,
         rack=request.rack,
+        generation=request.generation,
+        previous_generation=None if request.previous_generation < 0 else request.previous_generation,
         features=tuple(
             sorted((each.name, each.min_supported_version, each.max_supported_version) for each in request.features)
         ),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Topic = TypeVar("Topic", bound="txn_offset_commit.TxnOffsetCommitRequestTopic")
 
 
-class Asked(Generic[Topic]):
+class OffsetsToCommit(Generic[Topic]):
     """The topics of a request, by name, and which of their offsets can be committed."""
 
     _unknown_code: ClassVar = UnknownTopicOrPartition.kafka_code
@@ -104,7 +104,7 @@ class Asked(Generic[Topic]):
         return {"name": topic.name, "partitions": partitions}
 
 
-class AskedById(Asked["offset_commit.OffsetCommitRequestTopic"]):
+class OffsetsToCommitById(OffsetsToCommit["offset_commit.OffsetCommitRequestTopic"]):
     """The same for a request that has topic ids instead of names."""
 
     _unknown_code = UnknownTopicId.kafka_code

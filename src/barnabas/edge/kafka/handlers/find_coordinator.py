@@ -1,7 +1,8 @@
 """FindCoordinator, versions 0 to 6: which node coordinates a group or a transactional id. Many at once from 4 on.
 
 Differs from Kafka: the internal topic is created, if it does not exist, before the answer, where Kafka answers that
-there is no coordinator yet. Keys of share groups are refused.
+there is no coordinator yet. A node that is cut off from the others names who most likely coordinates in its place
+(decision 25). Keys of share groups are refused.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.core.access.resources import Operation, group, transactional_id
 from barnabas.core.errors import BarnabasError, CoordinatorNotAvailable, InvalidRequest
-from barnabas.core.metadata.image import Node
+from barnabas.core.metadata.electing import stand_in
+from barnabas.core.metadata.image import Node, Topic
 from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.registry import serves
@@ -70,6 +72,14 @@ async def _answer(broker: Broker, key_type: int, key: str, session: Session) -> 
     }
 
 
+def _leader(broker: Broker, topic: Topic, partition: int) -> int:
+    """Who leads, or, of what this node leads while it is cut off from the others, most likely leads by now."""
+    state = topic.partitions[partition]
+    if (topic.name, partition) in broker.logs.replicas.cut_off:
+        return stand_in(broker.image, state)
+    return state.leader
+
+
 async def _find(broker: Broker, key_type: int, key: str, session: Session) -> Node:
     if key_type == TRANSACTION:
         broker.access.authorize(session, Operation.DESCRIBE, transactional_id(key))
@@ -80,7 +90,7 @@ async def _find(broker: Broker, key_type: int, key: str, session: Session) -> No
     else:
         raise InvalidRequest(f"there are no coordinators of type {key_type}")
     topic = broker.image.topics.get(topic_name)
-    node = None if topic is None else broker.image.nodes.get(topic.partitions[partition].leader)
+    node = None if topic is None else broker.image.nodes.get(_leader(broker, topic, partition))
     if node is None or node.is_fenced:
         raise CoordinatorNotAvailable(f"partition {partition} of '{topic_name}' has no leader")
     return node

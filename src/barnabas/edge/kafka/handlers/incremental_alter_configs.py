@@ -12,7 +12,7 @@ from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.altering import alter_each
 from barnabas.edge.kafka.registry import On, serves
 from barnabas.services.broker import Broker
-from barnabas.services.settings import AlterOperation, Change
+from barnabas.services.settings import AlterOperation, SettingChange
 from barnabas.services.settings.loggers import alter_loggers
 from barnabas.services.settings.resources import (
     BROKER_LOGGER_RESOURCE,
@@ -46,9 +46,9 @@ async def handle(
     return await alter_each(broker, asked.session, request.resources, decider, validate_only=request.validate_only)
 
 
-def _change(config: message.AlterableConfig) -> Change:
+def _change(config: message.AlterableConfig) -> SettingChange:
     try:
         operation = AlterOperation(config.config_operation)
     except ValueError:
         raise InvalidRequest(f"operation {config.config_operation} does not exist") from None
-    return Change(config.name, operation, config.value)
+    return SettingChange(config.name, operation, config.value)

@@ -1,6 +1,7 @@
 """ListOffsets, versions 1 to 11: the first and the last offset of partitions, and offsets by time.
 
-Differs from Kafka: a debugging consumer gets the offsets that consumers may read.
+Differs from Kafka: a debugging consumer gets the offsets that consumers may read. A client that asks (`wants_lease`) is
+told whether nobody else led these partitions as their offsets were found: by the lease of this broker (decision 23).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from barnabas.services.syncing import wait_synced
 from barnabas.storage.lookup import TimedOffset
 from barnabas.wire.apis import LIST_OFFSETS
 from barnabas.wire.errors import UnservedVersion
+from barnabas.wire.own_fields import LEASED, NOT_LEASED
 
 if TYPE_CHECKING:
     from barnabas.edge.kafka.messages import list_offsets as message
@@ -63,6 +65,7 @@ async def handle(broker: Broker, request: message.ListOffsetsRequest, asked: Ask
         broker.access.authorize(asked.session, Operation.CLUSTER_ACTION, CLUSTER)
     twice = await _wait_for_ends(broker, request, is_replica=is_replica)
     outcomes: dict[Key, Outcome] = {}
+    is_leased = True
     lookups: dict[Key, Lookup] = {}
     async for name, partitions in _in_pieces(request):
         for wanted in partitions:
@@ -77,6 +80,8 @@ async def handle(broker: Broker, request: message.ListOffsetsRequest, asked: Ask
             except BarnabasError as error:
                 outcomes[key] = error.with_traceback(None)  # which would keep this very frame, and all that is in it
                 continue
+            if request.wants_lease:  # in the turn in which it was found
+                is_leased &= broker.served.get_partition(*key).may_answer
             if not isinstance(found, TimedOffset):
                 lookups[key] = found
                 found = NOT_FOUND  # in its place until it was looked up
@@ -85,7 +90,9 @@ async def handle(broker: Broker, request: message.ListOffsetsRequest, asked: Ask
         outcomes.update(await _look_all(broker, {key: lookups[key] for key in keys}))
     topics = await _topics(outcomes)
     let_go_flat(outcomes, lookups)
-    return {"topics": topics}
+    if not request.wants_lease:
+        return {"topics": topics}
+    return {"topics": topics, "leased": LEASED if is_leased else NOT_LEASED}
 
 
 async def _in_pieces(

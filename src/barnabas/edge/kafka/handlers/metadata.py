@@ -4,7 +4,8 @@ Differs from Kafka: a topic that is created automatically is part of the answer,
 known yet, unless there is no controller to create it; the node named as controller is the one that answers, where
 Kafka names any, as either forwards changes (DescribeCluster and DescribeQuorum name the controller); topics are in the
 order of the request. As in Kafka fenced nodes are left out, and a client gets the addresses of the listener that it
-connected to; for a node without one of that name it gets the first, where Kafka leaves the node out.
+connected to; for a node without one of that name it gets the first, where Kafka leaves the node out. Of partitions that
+this node leads while it is cut off from the others it names who most likely leads them by now (decision 25).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from barnabas.core.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from barnabas.core.metadata.electing import stand_in
 from barnabas.core.metadata.image import Node, Topic
 from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, check_topic_name, is_internal
 from barnabas.edge.kafka.asked import Asked
@@ -204,18 +206,21 @@ class _Topics:
         return operations.allowed_on(self._broker.access, self._session, topic_of(name))
 
     async def _partitions(self, topic: Topic) -> list[message.MetadataResponsePartition]:
-        nodes, offline_of = self._nodes, self._offline
+        nodes, offline_of, cut_off = self._nodes, self._offline, self._broker.logs.replicas.cut_off
         partitions: list[message.MetadataResponsePartition] = []
         async for state in in_turns(list(topic.partitions.values())):
             replicas = state.replicas
             offline = offline_of.get(replicas)
             if offline is None:
                 offline = offline_of[replicas] = tuple(node for node in replicas if node not in nodes)
-            has_leader = state.leader in nodes
+            leader = state.leader
+            if cut_off and (topic.name, state.partition) in cut_off:
+                leader = stand_in(self._broker.image, state)
+            has_leader = leader in nodes
             partition: message.MetadataResponsePartition = {
                 "error_code": 0 if has_leader else LEADER_NOT_AVAILABLE,
                 "partition_index": state.partition,
-                "leader_id": state.leader if has_leader else _NO_LEADER,
+                "leader_id": leader if has_leader else _NO_LEADER,
                 "leader_epoch": state.leader_epoch,
                 "replica_nodes": replicas,
                 "isr_nodes": state.isr,

@@ -29,7 +29,7 @@ _TOPIC_IDS_FROM: Final = 10
 @serves(OFFSET_COMMIT, 2, 10)
 async def handle(broker: Broker, request: message.OffsetCommitRequest, asked: Asked) -> message.OffsetCommitResponse:
     """See the module."""
-    kind = committing.AskedById if asked.version >= _TOPIC_IDS_FROM else committing.Asked
+    kind = committing.OffsetsToCommitById if asked.version >= _TOPIC_IDS_FROM else committing.OffsetsToCommit
     offsets = await kind.take(broker, asked.session, request.topics)
     try:
         broker.access.authorize(asked.session, Operation.READ, group(request.group_id))

@@ -14,15 +14,15 @@ from typing import Any
 from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError, NotController
 from barnabas.core.raft.messages import Request
-from barnabas.core.raft.voters import Endpoint
+from barnabas.core.raft.voters import VoterEndpoint
 from barnabas.edge.kafka.asked import Asked
 from barnabas.runtime.raft_driver import wire_answers, wire_requests
-from barnabas.runtime.raft_driver.wire_requests import Receiver
+from barnabas.runtime.raft_driver.wire_requests import AskedNode
 from barnabas.services.broker import Broker
 from barnabas.services.quorum import QuorumService
 from barnabas.wire.writing import Values
 
-Read = Callable[[Any, Receiver], Request]
+Read = Callable[[Any, AskedNode], Request]
 
 
 def quorum_of(broker: Broker) -> QuorumService:
@@ -33,13 +33,13 @@ def quorum_of(broker: Broker) -> QuorumService:
 
 
 async def answer(
-    broker: Broker, message: Any, asked: Asked, read: Read, *, endpoints: Sequence[Endpoint] = ()
+    broker: Broker, message: Any, asked: Asked, read: Read, *, endpoints: Sequence[VoterEndpoint] = ()
 ) -> dict[str, Any]:
     """Carry out a request of the quorum; its refusals that concern the whole message are in the answer."""
     try:
         broker.access.authorize(asked.session, Operation.CLUSTER_ACTION, CLUSTER)
         quorum = quorum_of(broker)
-        request = read(message, Receiver(quorum.cluster_id, quorum.replica))
+        request = read(message, AskedNode(quorum.cluster_id, quorum.replica))
         answered = await quorum.handle(request, endpoints=endpoints)
     except BarnabasError as error:
         return refused(error)

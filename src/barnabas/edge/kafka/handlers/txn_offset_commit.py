@@ -17,6 +17,8 @@ from barnabas.core.errors import (
     GroupIdNotFound,
     IllegalGeneration,
     InvalidTxnState,
+    LeaderNotAvailable,
+    PeerError,
     StaleMemberEpoch,
     TransactionAbortable,
 )
@@ -41,7 +43,7 @@ async def handle(
     broker: Broker, request: message.TxnOffsetCommitRequest, asked: Asked
 ) -> message.TxnOffsetCommitResponse:
     """See the module."""
-    offsets = await committing.Asked.take(broker, asked.session, request.topics)
+    offsets = await committing.OffsetsToCommit.take(broker, asked.session, request.topics)
     try:
         broker.access.authorize(asked.session, Operation.WRITE, transactional_id(request.transactional_id))
         broker.access.authorize(asked.session, Operation.READ, group(request.group_id))
@@ -75,8 +77,11 @@ async def _commit(
 
 def _code(error: BarnabasError, version: int) -> int:
     """The code of a refusal, as far as the version knows it."""
-    if isinstance(error, CoordinatorLoadInProgress) and version < _LOADING_FROM:
-        return CoordinatorNotAvailable.kafka_code
+    # The coordinator of the transaction cannot be asked. Clients expect neither of these here; what they get instead
+    # they retry without looking for another coordinator of the group.
+    is_unasked = isinstance(error, LeaderNotAvailable | PeerError)
+    if is_unasked or isinstance(error, CoordinatorLoadInProgress):
+        return (CoordinatorNotAvailable if version < _LOADING_FROM else CoordinatorLoadInProgress).kafka_code
     if isinstance(error, TransactionAbortable) and version < _ABORTABLE_FROM:
         return InvalidTxnState.kafka_code
     if isinstance(error, GroupIdNotFound | StaleMemberEpoch):

@@ -20,6 +20,7 @@ class PartitionData(Protocol):
     new_isr: tuple[int, ...]  # version 2, else ()
     leader_recovery_state: int
     partition_epoch: int
+    resigns: int
     new_isr_with_epochs: tuple[BrokerState, ...]  # version 3, else ()
 
 

@@ -22,3 +22,5 @@ class BrokerHeartbeatResponse(TypedDict, total=False):
     is_caught_up: bool
     is_fenced: bool
     should_shut_down: bool
+    lease_ms: int
+    decided_offset: int

@@ -30,6 +30,8 @@ class BrokerRegistrationRequest(Protocol):
     listeners: tuple[Listener, ...]
     features: tuple[Feature, ...]
     rack: str | None
+    generation: int
+    previous_generation: int
     is_migrating_zk_broker: bool  # versions 1 to 4, else False
     log_dirs: tuple[UUID | None, ...]  # versions 2 to 4, else ()
     previous_broker_epoch: int  # versions 3 to 4, else -1

@@ -26,6 +26,7 @@ class ListOffsetsRequest(Protocol):
     replica_id: int
     topics: tuple[ListOffsetsTopic, ...]
     isolation_level: int  # versions 2 to 11, else 0
+    wants_lease: int  # versions 6 to 11, else 0
     timeout: timedelta  # versions 10 to 11, else 0 ms
 
 
@@ -50,3 +51,4 @@ class ListOffsetsResponse(TypedDict, total=False):
     """Versions 1 to 11."""
 
     topics: Sequence[ListOffsetsTopicResponse]
+    leased: int  # versions 6 to 11

@@ -4,6 +4,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from barnabas.core.replica.throttle import UNLIMITED_RATE
 from barnabas.services.settings.catalogue.field import About
 from barnabas.services.settings.catalogue.setting import InvalidSetting, SettingType
 
@@ -63,6 +64,26 @@ class ReplicaSettings(msgspec.Struct, frozen=True, kw_only=True):
             choices=(RACK_AWARE, RACK_AWARE.rpartition(".")[2]),
         ),
     ] = None
+    leader_replication_throttled_rate: Annotated[
+        int,
+        About(
+            LONG,
+            "Bytes a second that this broker sends as a leader to replicas which are not in sync and which "
+            "leader.replication.throttled.replicas of their topics names.",
+            at_least=0,
+            is_dynamic=True,
+        ),
+    ] = UNLIMITED_RATE
+    follower_replication_throttled_rate: Annotated[
+        int,
+        About(
+            LONG,
+            "Bytes a second that this broker fetches as a follower for replicas which are not in sync and which "
+            "follower.replication.throttled.replicas of their topics names.",
+            at_least=0,
+            is_dynamic=True,
+        ),
+    ] = UNLIMITED_RATE
     auto_leader_rebalance_enable: Annotated[
         bool, About(BOOLEAN, "Whether the controller has preferred leaders lead again once they are in sync.")
     ] = True

@@ -345,8 +345,8 @@ _DURABILITY: Final = (
         default="",
         pattern=_THROTTLED,
         pattern_says=_THROTTLED_SAYS,
-        has_effect=False,
-        doc="Replicas whose replication is throttled at the leader. No effect: replication is not throttled.",
+        doc="Replicas that are copied at no more than leader.replication.throttled.rate while they are not in sync: "
+        "partition:broker, with the leader's broker.",
     ),
     Setting(
         name="follower.replication.throttled.replicas",
@@ -354,8 +354,8 @@ _DURABILITY: Final = (
         default="",
         pattern=_THROTTLED,
         pattern_says=_THROTTLED_SAYS,
-        has_effect=False,
-        doc="Replicas whose replication is throttled at the follower. No effect: replication is not throttled.",
+        doc="Replicas that are copied at no more than follower.replication.throttled.rate while they are not in sync: "
+        "partition:broker, with the follower's broker.",
     ),
 )
 

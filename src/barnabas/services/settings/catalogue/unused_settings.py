@@ -9,18 +9,18 @@ from typing import Annotated, Final
 
 import msgspec
 
+from barnabas.core.replica.throttle import UNLIMITED_RATE
 from barnabas.services.settings.catalogue.field import About
 from barnabas.services.settings.catalogue.setting import SettingType
 
 _COUNT: Final = About(SettingType.INT, "In Kafka, a number of threads.", at_least=1, has_effect=False, is_dynamic=True)
 _RATE: Final = About(
     SettingType.LONG,
-    "In Kafka, bytes a second for moving replicas. Here replication is not throttled.",
+    "In Kafka, bytes a second for moving replicas to another directory. Here there is one directory.",
     at_least=0,
     has_effect=False,
     is_dynamic=True,
 )
-UNLIMITED_RATE: Final = 2**63 - 1
 _CLEANER_SIZE: Final = "In Kafka, memory of the compaction threads. Here compaction uses what a log needs."
 
 
@@ -46,6 +46,4 @@ class UnusedSettings(msgspec.Struct, frozen=True, kw_only=True):
             SettingType.DOUBLE, "In Kafka, how fast compaction may read and write.", has_effect=False, is_dynamic=True
         ),
     ] = sys.float_info.max
-    leader_replication_throttled_rate: Annotated[int, _RATE] = UNLIMITED_RATE
-    follower_replication_throttled_rate: Annotated[int, _RATE] = UNLIMITED_RATE
     replica_alter_log_dirs_io_max_bytes_per_second: Annotated[int, _RATE] = UNLIMITED_RATE

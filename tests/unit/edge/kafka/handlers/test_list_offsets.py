@@ -1,15 +1,19 @@
 """ListOffsets and OffsetForLeaderEpoch."""
 
+from dataclasses import replace
+
 import pytest
 
 from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import PartitionRecord
 from barnabas.core.records.record import Record, encode_batch
+from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.handlers.list_offsets import handle
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from tests.support.ports import NOW_MS
-from tests.unit.edge.kafka.support import append, ask, create, produce, run
+from tests.unit.edge.kafka.support import append, ask, create, new_session, produce, run, through_bytes
 
 LATEST, EARLIEST, NEWEST, LOCAL, TIERED, PENDING = -1, -2, -3, -4, -5, -6
 
@@ -23,11 +27,11 @@ async def offset_of(
     return answer.error_code.value, answer.offset, answer.timestamp, getattr(answer, "leader_epoch", -1)
 
 
-async def lead_in(broker: Broker, epoch: int) -> None:
+async def lead_in(broker: Broker, epoch: int, *, replicas: tuple[int, ...] = (1,)) -> None:
     topic_id = broker.image.topics["a"].topic_id
 
     def lead(image: Image) -> MetadataDecision[None]:
-        return MetadataDecision([PartitionRecord(topic_id, 0, (1,), (1,), 1, epoch, epoch)], None)
+        return MetadataDecision([PartitionRecord(topic_id, 0, replicas, (1,), 1, epoch, epoch)], None)
 
     await broker.metadata.commit(lead)
 
@@ -181,5 +185,36 @@ def test_epochs_are_asked_of_partitions_that_are_there_by_clients_that_know_thei
         await create(broker, "a")
         assert await end_of(broker, 0, partition=9) == (3, -1, -1)
         assert await end_of(broker, 0, current=1) == (75, -1, -1)
+
+    run(scenario)
+
+
+class FakeLease:
+    """A lease that is there or not."""
+
+    def __init__(self, *, is_held: bool) -> None:
+        self._is_held = is_held
+
+    def holds(self) -> bool:
+        return self._is_held
+
+
+@pytest.mark.parametrize(
+    ("replicas", "is_held", "leased"),
+    [((1, 2), True, 1), ((1, 2), False, 2), ((1,), False, 1)],
+    ids=["held", "lost", "nobody else can lead"],
+)
+def test_who_asks_is_told_whether_nobody_else_leads(replicas: tuple[int, ...], is_held: bool, leased: int) -> None:
+    async def scenario(broker: Broker) -> None:
+        await create(broker, "a")
+        await lead_in(broker, 1, replicas=replicas)
+        broker.logs.replicas.lease = FakeLease(is_held=is_held)  # type: ignore[assignment]
+        partition = {"partition_index": 0, "timestamp": EARLIEST, "current_leader_epoch": -1}
+        request = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "a", "partitions": [partition]}]}
+        for version in (5, 11):
+            entity, asked = through_bytes(LIST_OFFSETS, version, request), Asked(version, new_session())
+            assert "leased" not in await handle(broker, entity, asked)  # it did not ask, and in version 5 cannot
+        answer = await handle(broker, replace(entity, wants_lease=1), asked)
+        assert answer["leased"] == leased
 
     run(scenario)

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, cast
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from barnabas.core.errors import (
@@ -11,12 +12,15 @@ from barnabas.core.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
     InconsistentClusterId,
+    NotController,
     RequestTimedOut,
     StaleBrokerEpoch,
     UnsupportedVersion,
 )
 from barnabas.core.metadata.brokers import Heartbeat, HeartbeatReply, Registration
+from barnabas.core.metadata.isr import IsrChange
 from barnabas.core.metadata.records import Endpoint
+from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.registry import FORWARDED, On, served_on
 from barnabas.edge.kafka.remote_controller import RemoteController
 from barnabas.runtime.controller_link import ControllerLink
@@ -29,8 +33,14 @@ from barnabas.wire.apis import (
     BROKER_REGISTRATION,
     UNREGISTER_BROKER,
 )
-from tests.support.served import versions_of
-from tests.unit.edge.kafka.support import NODE_ID, ask, run
+from barnabas.wire.frame import RequestHeader
+from barnabas.wire.reading import read_struct
+from barnabas.wire.reading_values import Body
+from barnabas.wire.requests import read_request, write_request
+from barnabas.wire.responses import write_response
+from barnabas.wire.schemas import response_schema
+from tests.support.served import HANDLERS, versions_of
+from tests.unit.edge.kafka.support import NODE_ID, ask, new_session, run, through_bytes
 
 OTHER = 5
 NOT_CONTROLLER, INVALID_REQUEST, UNSUPPORTED_VERSION = 41, 42, 35
@@ -205,7 +215,12 @@ class BytesLink:
 
     async def ask(self, api_key: int, values: Any, **_: object) -> Any:
         api = APIS[api_key]
-        return await ask(self._broker, api, versions_of(api)[-1], **values)
+        version = versions_of(api)[-1]
+        answer = await HANDLERS[api_key](
+            self._broker, through_bytes(api, version, values), Asked(version, new_session("CONTROLLER"))
+        )
+        data = bytes(write_response(api_key, version, answer))
+        return read_struct(response_schema(api_key, version), Body(data, max_elements=100))[0]
 
 
 def remote(broker: Broker) -> RemoteController:
@@ -235,10 +250,40 @@ def test_what_a_broker_says_arrives_and_so_do_the_replies() -> None:
         assert {name: (lowest, highest) for name, lowest, highest in node.features} == SUPPORTED_FEATURES
 
         beat = Heartbeat(node_id=OTHER, epoch=epoch, metadata_offset=epoch)
-        assert await there.heartbeat(beat) == HeartbeatReply(True, is_fenced=False, should_shut_down=False)
+        assert await there.heartbeat(beat) == HeartbeatReply(
+            True,
+            is_fenced=False,
+            should_shut_down=False,
+            lease_ms=broker.config.quorum.broker_session_timeout_ms,
+            decided_offset=broker.metadata.end_offset,
+        )
         assert len(await there.allocate_producer_ids(OTHER, epoch)) == 1000
 
     run(scenario)
+
+
+def test_that_a_leader_resigns_arrives() -> None:
+    """In a field of our own, which kio does not write: as bytes from our writer to our reader."""
+    sent: list[Any] = []
+
+    class Recorded:
+        async def ask(self, api_key: int, values: Any, **_: object) -> Any:
+            data = bytes(write_request(api_key, 3, values))
+            sent.append(read_request(RequestHeader(APIS[api_key], 3, 1, None, 0), data, len(data)))
+            raise NotController("recorded")
+
+    async def scenario() -> None:
+        change = IsrChange(UUID(int=1), 0, 4, 6, ((1, -1),))
+        there = RemoteController(cast("ControllerLink", Recorded()), timeout_s=1)
+        for resigns in (False, True):
+            with pytest.raises(NotController):
+                await there.alter_partitions(
+                    1, broker_epoch=2, changes=[msgspec.structs.replace(change, resigns=resigns)]
+                )
+
+    asyncio.run(scenario())
+
+    assert [each.topics[0].partitions[0].resigns for each in sent] == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,15 @@
 """The requests of the quorum at a node that leads it alone: what it answers, and strangers that it refuses."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from barnabas.core.errors import BarnabasError, PeerUnreachable, UnsupportedVersion
 from barnabas.core.metadata.names import METADATA_TOPIC
-from barnabas.core.raft.voters import Endpoint
+from barnabas.core.raft.voters import Voter, VoterEndpoint
 from barnabas.runtime.metadata_log import MetadataLog
 from barnabas.runtime.raft_driver.peers import WirePeers
 from barnabas.runtime.raft_driver.wire_requests import METADATA_TOPIC_ID
@@ -294,6 +295,51 @@ def test_changes_of_voters_that_cannot_be_are_refused() -> None:
     run(scenario)
 
 
+class FakePeers:
+    """One other node, which is asked what it knows, and answers so."""
+
+    def __init__(self, answer: dict[str, range] | BarnabasError) -> None:
+        self.asked: list[Voter] = []
+        self._answer = answer
+
+    async def features_of(self, voter: Voter) -> dict[str, range]:
+        self.asked.append(voter)
+        if isinstance(self._answer, BarnabasError):
+            raise self._answer
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "why"),
+    [
+        (PeerUnreachable("connection refused"), ErrorCode.request_timed_out, "does not answer where it is to listen"),
+        (UnsupportedVersion("only version 0"), ErrorCode.invalid_request, "does not say which features it knows"),
+        ({}, ErrorCode.invalid_request, "does not know level 1 of kraft.version, it knows none"),
+        ({"kraft.version": range(1)}, ErrorCode.invalid_request, "level 1 of kraft.version, it knows 0 to 0"),
+        ({"kraft.version": range(2)}, ErrorCode.none, None),
+    ],
+    ids=["gone", "old", "featureless", "fixed voters", "able"],
+)
+def test_a_new_voter_is_asked_first_whether_it_knows_how_voters_are_written(
+    answer: dict[str, range] | BarnabasError, expected: ErrorCode, why: str | None
+) -> None:
+    async def scenario(broker: Broker) -> None:
+        assert broker.quorum is not None
+        end = broker.quorum.describe().voters[0].log_end_offset
+        await fetch(broker, **metadata_log(epoch_of(broker), end, last_fetched_epoch=epoch_of(broker)))
+        peers = FakePeers(answer)
+        broker.quorum.peers = cast("WirePeers", peers)
+
+        answered = await ask(broker, ADD_RAFT_VOTER, 1, **voter(7), ack_when_committed=False)
+
+        assert answered.error_code is expected
+        assert why is None or why in answered.error_message
+        assert [each.endpoints[0].host for each in peers.asked] == ["two"]
+        assert broker.quorum.voters.node_ids == ((NODE_ID, 7) if why is None else (NODE_ID,))
+
+    run(scenario, controllers())
+
+
 def test_a_voter_that_cannot_be_updated_hears_who_leads() -> None:
     async def scenario(broker: Broker) -> None:
         epoch = epoch_of(broker)
@@ -339,7 +385,9 @@ def test_a_leader_is_found_where_the_answers_say() -> None:
     async def scenario(broker: Broker) -> None:
         assert broker.quorum is not None
         peers: Any = Silent()
-        broker.quorum.peers = WirePeers(peers, node_id=NODE_ID, listener="C", endpoints=[Endpoint("C", "me", 9093)])
+        broker.quorum.peers = WirePeers(
+            peers, node_id=NODE_ID, listener="C", endpoints=[VoterEndpoint("C", "me", 9093)]
+        )
         answer = await ask_node(broker, VOTE, 2, **vote(epoch_of(broker)))
         (found,) = answer.node_endpoints
         assert (found.node_id, found.host, found.port) == (NODE_ID, "me", 9093)

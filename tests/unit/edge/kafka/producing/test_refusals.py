@@ -10,7 +10,10 @@ from barnabas.core.errors import (
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
     InvalidTxnState,
+    LeaderNotAvailable,
     NotCoordinator,
+    PeerTimedOut,
+    PeerUnreachable,
     ProducerFenced,
     RequestTimedOut,
     TransactionAbortable,
@@ -29,6 +32,9 @@ CODES = [
     (CoordinatorLoadInProgress, {10: RETRIED, 12: RETRIED}),
     (NotCoordinator, {10: RETRIED, 12: RETRIED}),
     (RequestTimedOut, {10: RETRIED, 12: RETRIED}),
+    (LeaderNotAvailable, {10: RETRIED, 12: RETRIED}),
+    (PeerUnreachable, {10: RETRIED, 12: RETRIED}),
+    (PeerTimedOut, {10: RETRIED, 12: RETRIED}),
 ]
 
 

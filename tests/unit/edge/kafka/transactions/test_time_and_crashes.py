@@ -2,12 +2,17 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
+import msgspec
 import pytest
 
+from barnabas.core.errors import NotCoordinator
 from barnabas.core.model import TopicPartition
+from barnabas.core.transactions.ending import TransactionEnd
 from barnabas.services.broker import Broker
 from barnabas.services.markers import Markers
+from barnabas.services.transaction_routing import Outcomes
 from barnabas.testing.disk import SimulatedDisk
 from tests.unit.edge.kafka.support import create, run, serving
 from tests.unit.edge.kafka.transactions.support import (
@@ -63,6 +68,90 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(ge
         assert await read(broker, "t") == [b"again"]
 
     run(scenario)
+
+
+def test_a_transaction_whose_timeout_cannot_be_written_is_aborted_once_it_can(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        disk = SimulatedDisk(1)
+        async with serving(disk=disk) as broker:
+            await create(broker, "t")
+            client = Client(broker)
+            await client.init(timeout_ms=50)
+            assert await client.send("t", b"v") == 0
+            disk.fail_write(count=None)
+            pass_time(broker, 1)
+            async with asyncio.timeout(10):
+                while "could not be aborted" not in caplog.text:  # noqa: ASYNC110 - as whoever reads the log
+                    await asyncio.sleep(0.005)
+            disk.clear_faults()
+            await until(broker, "CompleteAbort")
+            assert await stable_offset(broker, "t") == (2, 2)
+
+    asyncio.run(scenario())
+
+
+def test_a_transaction_whose_end_cannot_be_written_is_ended_once_it_can() -> None:
+    """Its markers were there, and it stayed prepared until another node coordinated it."""
+
+    async def scenario() -> None:
+        disk = SimulatedDisk(1)
+        async with serving(disk=disk) as broker:
+            await create(broker, "t")
+            client = Client(broker)
+            await client.init()
+            assert await client.send("t", b"v") == 0
+            router = broker.transactions._markers
+            write, written = router.write, asyncio.Event()
+
+            async def write_and_fill_disk(end: TransactionEnd, partitions: Sequence[TopicPartition]) -> Outcomes:
+                results = await write(end, partitions)
+                disk.fail_write(lambda path: "__transaction_state" in path, count=1)
+                router.write = write  # type: ignore[method-assign]
+                written.set()
+                return results
+
+            router.write = write_and_fill_disk  # type: ignore[method-assign]
+            assert await client.end() == 0
+            await written.wait()
+            await until(broker, "CompleteCommit")
+            assert await read(broker, "t") == [b"v"]
+
+    asyncio.run(scenario())
+
+
+def test_a_coordinator_that_comes_back_ends_what_its_predecessor_was_ending() -> None:
+    """The predecessor's task, which was about to give up, was taken for its own."""
+
+    async def scenario() -> None:
+        async with serving() as broker:
+            await create(broker, "t")
+            client = Client(broker)
+            await client.init()
+            assert await client.send("t", b"v") == 0
+            transactions = broker.transactions
+            coordinator = await transactions._coordinators.of(client.transactional_id)
+            write, is_first, go_on = transactions._markers.write, asyncio.Event(), asyncio.Event()
+
+            async def hang(end: TransactionEnd, partitions: Sequence[TopicPartition]) -> Outcomes:
+                is_first.set()
+                await go_on.wait()
+                return {TopicPartition("t", 0): NotCoordinator("replaced")}
+
+            transactions._markers.write = hang  # type: ignore[method-assign]
+            assert await client.end() == 0
+            await is_first.wait()
+            transactions._markers.write = write  # type: ignore[method-assign]
+            state = broker.metadata.image.get_topic("__transaction_state").partitions[
+                coordinator.partition.name.partition
+            ]
+            records = [msgspec.structs.replace(state, leader_epoch=state.leader_epoch + 1)]
+            broker.served.apply(records)
+            transactions.apply(records)
+            go_on.set()
+            await until(broker, "CompleteCommit")
+            assert await read(broker, "t") == [b"v"]
+
+    asyncio.run(scenario())
 
 
 def test_an_id_that_a_client_made_up_cannot_look_like_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
