@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 
-from barnabas.core.metadata.image import Image
+from barnabas.core.metadata.image import Image, entity_order
 from barnabas.core.metadata.records import (
     TOPIC_RESOURCE,
+    ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
     FeatureRecord,
     MetadataRecord,
     ProducerIdsRecord,
+    RemoveAclRecord,
     RemoveNodeRecord,
+    RemoveScramCredentialRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -32,6 +35,9 @@ def difference(old: Image, new: Image) -> list[MetadataRecord]:
     records += _configs(old, new)
     if new.next_producer_id > old.next_producer_id:
         records.append(ProducerIdsRecord(new.next_producer_id))
+    records += _credentials(old, new)
+    records += _quotas(old, new)
+    records += _acls(old, new)
     return records
 
 
@@ -66,3 +72,28 @@ def _configs(old: Image, new: Image) -> Iterator[MetadataRecord]:
         for name in sorted({*before, *after}):
             if before.get(name) != after.get(name):
                 yield ConfigRecord(kind, resource_name, name, after.get(name))
+
+
+def _credentials(old: Image, new: Image) -> Iterator[MetadataRecord]:
+    for user, mechanism in sorted(set(old.credentials) - set(new.credentials)):
+        yield RemoveScramCredentialRecord(user, mechanism)
+    for key, credential in sorted(new.credentials.items()):
+        if old.credentials.get(key) != credential:
+            yield credential
+
+
+def _quotas(old: Image, new: Image) -> Iterator[MetadataRecord]:
+    for entity in sorted({*old.quotas, *new.quotas}, key=entity_order):
+        before, after = old.quotas.get(entity, {}), new.quotas.get(entity, {})
+        for name in sorted({*before, *after}):
+            if before.get(name) != after.get(name):
+                yield ClientQuotaRecord(entity, name, after.get(name))
+
+
+def _acls(old: Image, new: Image) -> Iterator[MetadataRecord]:
+    """An ACL never changes: another one has another id."""
+    for acl_id in sorted(set(old.acls) - set(new.acls)):
+        yield RemoveAclRecord(acl_id)
+    for acl_id, acl in sorted(new.acls.items()):
+        if acl_id not in old.acls:
+            yield acl

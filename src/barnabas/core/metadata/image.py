@@ -18,6 +18,8 @@ from barnabas.core.errors import InvalidMetadata, UnknownTopicId, UnknownTopicOr
 from barnabas.core.metadata.names import unify
 from barnabas.core.metadata.records import (
     TOPIC_RESOURCE,
+    AclRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
     FeatureRecord,
@@ -25,14 +27,21 @@ from barnabas.core.metadata.records import (
     NodeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAclRecord,
     RemoveNodeRecord,
+    RemoveScramCredentialRecord,
     RemoveTopicRecord,
+    ScramCredentialRecord,
     TopicRecord,
 )
 
 # A record holds the whole of what it is about, so it is also the state.
 Node: TypeAlias = NodeRecord
 PartitionState: TypeAlias = PartitionRecord
+Acl: TypeAlias = AclRecord
+ScramCredential: TypeAlias = ScramCredentialRecord
+Entity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""The clients that a quota is for."""
 
 _NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -71,6 +80,12 @@ class Image:
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
+    credentials: dict[tuple[str, int], ScramCredential] = field(default_factory=dict)
+    """By user and mechanism."""
+    quotas: dict[Entity, dict[str, float]] = field(default_factory=dict)
+    acls: dict[UUID, Acl] = field(default_factory=dict)
+    access_state: object = field(default_factory=object, compare=False, repr=False)
+    """Another one after each change of credentials, quotas or ACLs: who has made something of them can tell."""
     _names: dict[str, str] = field(default_factory=dict, compare=False)  # by what metrics make of them
     _owner: object = field(default_factory=object, compare=False, repr=False)
 
@@ -117,6 +132,10 @@ class Image:
             configs=self.configs.copy(),
             features=self.features.copy(),
             next_producer_id=self.next_producer_id,
+            credentials=self.credentials.copy(),
+            quotas=self.quotas.copy(),
+            acls=self.acls.copy(),
+            access_state=self.access_state,
             _names=self._names.copy(),
         )
 
@@ -138,6 +157,16 @@ class Image:
                 yield ConfigRecord(resource_type, resource_name, name, value)
         if self.next_producer_id:
             yield ProducerIdsRecord(self.next_producer_id)
+        yield from self._access_records()
+
+    def _access_records(self) -> Iterator[MetadataRecord]:
+        for _, credential in sorted(self.credentials.items()):
+            yield credential
+        for entity in sorted(self.quotas, key=entity_order):
+            for name, limit in sorted(self.quotas[entity].items()):
+                yield ClientQuotaRecord(entity, name, limit)
+        for _, acl in sorted(self.acls.items()):
+            yield acl
 
     # One for each type of record.
 
@@ -208,6 +237,41 @@ class Image:
         else:
             self.features.pop(record.name, None)
 
+    def _apply_credential(self, record: ScramCredentialRecord) -> None:
+        self.credentials[record.user, record.mechanism] = record
+        self.access_state = object()
+
+    def _apply_remove_credential(self, record: RemoveScramCredentialRecord) -> None:
+        if self.credentials.pop((record.user, record.mechanism), None) is None:
+            raise InvalidMetadata(f"the removal of credentials that user '{record.user}' does not have")
+        self.access_state = object()
+
+    def _apply_quota(self, record: ClientQuotaRecord) -> None:
+        limits = {name: value for name, value in self.quotas.get(record.entity, {}).items() if name != record.name}
+        if record.value is not None:
+            limits[record.name] = record.value
+        if limits:
+            self.quotas[record.entity] = limits
+        else:
+            self.quotas.pop(record.entity, None)
+        self.access_state = object()
+
+    def _apply_acl(self, record: AclRecord) -> None:
+        if record.acl_id in self.acls:
+            raise InvalidMetadata(f"ACL {record.acl_id} already exists")
+        self.acls[record.acl_id] = record
+        self.access_state = object()
+
+    def _apply_remove_acl(self, record: RemoveAclRecord) -> None:
+        if self.acls.pop(record.acl_id, None) is None:
+            raise InvalidMetadata(f"the removal of ACL {record.acl_id}, which does not exist")
+        self.access_state = object()
+
+
+def entity_order(entity: Entity) -> list[tuple[str, str]]:
+    """Sorts entities: the one that stands for all others comes before those that have a name."""
+    return [(kind, "" if name is None else f"={name}") for kind, name in entity]
+
 
 _APPLY: Final[dict[type, Callable[[Image, Any], None]]] = {
     ClusterRecord: Image._apply_cluster,
@@ -219,4 +283,9 @@ _APPLY: Final[dict[type, Callable[[Image, Any], None]]] = {
     ConfigRecord: Image._apply_config,
     ProducerIdsRecord: Image._apply_producer_ids,
     FeatureRecord: Image._apply_feature,
+    ScramCredentialRecord: Image._apply_credential,
+    RemoveScramCredentialRecord: Image._apply_remove_credential,
+    ClientQuotaRecord: Image._apply_quota,
+    AclRecord: Image._apply_acl,
+    RemoveAclRecord: Image._apply_remove_acl,
 }

@@ -18,7 +18,18 @@ import msgspec
 
 from barnabas.core.errors import UnsupportedVersion
 from barnabas.core.metadata.image import Image
-from barnabas.core.metadata.records import FeatureRecord, MetadataRecord, NodeRecord, PartitionRecord, RemoveNodeRecord
+from barnabas.core.metadata.records import (
+    AclRecord,
+    ClientQuotaRecord,
+    FeatureRecord,
+    MetadataRecord,
+    NodeRecord,
+    PartitionRecord,
+    RemoveAclRecord,
+    RemoveNodeRecord,
+    RemoveScramCredentialRecord,
+    ScramCredentialRecord,
+)
 
 METADATA_VERSION: Final = "metadata.version"
 FIRST_LEVEL: Final = 7
@@ -31,9 +42,18 @@ SEVERAL_REPLICAS: Final = 31
 were removed are remembered."""
 GENERATIONS: Final = 32
 """The generations of data directories are recorded, and older copies are told by them."""
-LATEST_LEVEL: Final = GENERATIONS
+ACCESS: Final = 33
+"""ACLs, SCRAM credentials and client quotas are part of the metadata."""
+LATEST_LEVEL: Final = ACCESS
 
-TYPES: Final[Mapping[type, int]] = {RemoveNodeRecord: SEVERAL_NODES}
+TYPES: Final[Mapping[type, int]] = {
+    RemoveNodeRecord: SEVERAL_NODES,
+    ScramCredentialRecord: ACCESS,
+    RemoveScramCredentialRecord: ACCESS,
+    ClientQuotaRecord: ACCESS,
+    AclRecord: ACCESS,
+    RemoveAclRecord: ACCESS,
+}
 """The level that introduced a record type, if it is later than the first."""
 
 FIELDS: Final[Mapping[type, Mapping[str, int]]] = {

@@ -25,6 +25,10 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 NO_LEADER: Final = -1
 
+SCRAM_SHA_256: Final = 1
+SCRAM_SHA_512: Final = 2
+"""The mechanisms of SCRAM credentials, numbered as in the protocol."""
+
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 """Recovery states of a leader, numbered as in Kafka: one that was elected though it may lack records is recovering
@@ -143,6 +147,55 @@ class ProducerIdsRecord(msgspec.Struct, frozen=True, array_like=True, tag=15):
     next_producer_id: int
 
 
+class ScramCredentialRecord(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """A user may log in by SCRAM with the password that these keys are made of; it cannot be computed from them."""
+
+    user: str
+    mechanism: int  # SCRAM_SHA_256 or SCRAM_SHA_512
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+class RemoveScramCredentialRecord(msgspec.Struct, frozen=True, array_like=True, tag=22):
+    """A user may no longer log in by this mechanism."""
+
+    user: str
+    mechanism: int
+
+
+class ClientQuotaRecord(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    """A quota of some clients has this value; None removes it.
+
+    The entity is sorted pairs of a type (`client-id`, `ip`, `user`) and a name; None stands for all that have no quota
+    of their own.
+    """
+
+    entity: tuple[tuple[str, str | None], ...]
+    name: str
+    value: float | None
+
+
+class AclRecord(msgspec.Struct, frozen=True, array_like=True, tag=18):
+    """An ACL: it allows or denies a principal an operation on resources. The numbers are those of the protocol."""
+
+    acl_id: UUID
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+class RemoveAclRecord(msgspec.Struct, frozen=True, array_like=True, tag=19):
+    """An ACL is deleted."""
+
+    acl_id: UUID
+
+
 class ClusterRecord(msgspec.Struct, frozen=True, array_like=True, tag=100):
     """The id of the cluster, which never changes."""
 
@@ -158,6 +211,11 @@ MetadataRecord: TypeAlias = (
     | RemoveTopicRecord
     | FeatureRecord
     | ProducerIdsRecord
+    | ScramCredentialRecord
+    | RemoveScramCredentialRecord
+    | ClientQuotaRecord
+    | AclRecord
+    | RemoveAclRecord
     | ClusterRecord
 )
 

@@ -23,8 +23,13 @@ from barnabas.core.metadata.records import (
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
+    AclRecord,
+    ClientQuotaRecord,
     Endpoint,
     MetadataRecord,
+    RemoveAclRecord,
+    RemoveScramCredentialRecord,
+    ScramCredentialRecord,
 )
 from tests.support.nodes import register_node
 
@@ -39,7 +44,7 @@ _resources = st.one_of(
 
 
 def _decide(draw: st.DrawFn, image: Image, number: int) -> MetadataDecision[object]:  # noqa: PLR0911 - one for each
-    match draw(st.integers(0, 8)):
+    match draw(st.integers(0, 9)):
         case 0:
             return form_cluster(image, draw(st.text(max_size=4)))
         case 1:
@@ -65,8 +70,27 @@ def _decide(draw: st.DrawFn, image: Image, number: int) -> MetadataDecision[obje
             return allocate_producer_ids(image, draw(st.integers(1, 1000)))
         case 7:
             return set_feature(image, draw(st.sampled_from(["metadata.version", "f"])), draw(st.integers(0, 3)))
+        case 8:
+            return MetadataDecision([_access(draw, image, number)], None)
         case _:
             return elect_preferred(image, draw(_names), draw(st.integers(0, 2)))
+
+
+def _access(draw: st.DrawFn, image: Image, number: int) -> MetadataRecord:
+    """A change of credentials, quotas or ACLs."""
+    match draw(st.integers(0, 4)):
+        case 0 if image.acls:
+            return RemoveAclRecord(draw(st.sampled_from(sorted(image.acls))))
+        case 1 if image.credentials:
+            return RemoveScramCredentialRecord(*draw(st.sampled_from(sorted(image.credentials))))
+        case 2:
+            entity = draw(st.sampled_from([(("user", None),), (("user", "a"),), (("client-id", "c"), ("user", "a"))]))
+            return ClientQuotaRecord(entity, draw(_names), draw(st.sampled_from([None, 0.5, 1024.0])))
+        case 3:
+            keys = draw(st.binary(max_size=3))
+            return ScramCredentialRecord(draw(_names), draw(st.sampled_from([1, 2])), keys, keys, keys, 4096)
+        case _:
+            return AclRecord(UUID(int=number), 2, draw(_names), 3, "User:a", "*", 3, 3)
 
 
 @st.composite
