@@ -76,10 +76,13 @@ class Side:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.turns", description=__doc__)
     parser.add_argument("tree", type=Path, help="the other checkout, as `git worktree add` makes one")
-    parser.add_argument("names", nargs="*", metavar="name", help=", ".join((*WORK, "append", "start")))
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join((*WORK, *ALONE)))
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--set", action="append", default=[], help="a setting of this tree's brokers alone")
     arguments = parser.parse_args()
+    unknown = [name for name in arguments.names if name not in WORK and name not in ALONE]
+    if unknown:
+        parser.error(f"nothing is called {', '.join(unknown)}; names are {', '.join((*WORK, *ALONE))}")
     table = Table(
         *("measured", "here", "there", "ratio", "spread"),
         *("broker's processor time for each, here", "there", "ratio", "spread"),
@@ -87,7 +90,7 @@ def main() -> int:
     with ExitStack() as stack:
         here = Side(HERE, _brokers(stack, HERE, arguments.set))
         there = Side(arguments.tree.resolve(), _brokers(stack, arguments.tree.resolve(), ()))
-        for name in arguments.names or (*WORK, "append", "start"):
+        for name in arguments.names or (*WORK, *ALONE):
             _measure(name, here, there, arguments.rounds)
             table.add_row(name, *_cells(name, here, there))
     Console(width=None if sys.stdout.isatty() else 160).print(table)
