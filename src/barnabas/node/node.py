@@ -335,8 +335,8 @@ class Node:
             connections.limits = connection_limits(self._within_shares(config))
             maintenance.configure(maintenance_config(config))
             self._ports.threads.resize(reads=config.num_io_threads)
-            broker.logs.replicas.sending.rate = config.replicas.leader_replication_throttled_rate
-            broker.logs.replicas.fetching.rate = config.replicas.follower_replication_throttled_rate
+            broker.logs.replicas.sending.change(config.replicas.leader_replication_throttled_rate)
+            broker.logs.replicas.fetching.change(config.replicas.follower_replication_throttled_rate)
 
         broker.live.subscribe(follow)
 
