@@ -21,6 +21,7 @@ from barnabas.testing.wire_client import (
 )
 from barnabas.wire.apis import (
     CREATE_TOPICS,
+    DESCRIBE_TOPIC_PARTITIONS,
     FETCH,
     FIND_COORDINATOR,
     INIT_PRODUCER_ID,
@@ -269,6 +270,9 @@ def test_a_leader_that_is_cut_off_refuses_records_at_once_and_serves_what_is_com
         (found,) = fetched.responses[0].partitions
         assert (found.error_code, found.high_watermark) == (0, 2)
         assert found.records
+        asked: Any = {"topics": [{"name": TOPIC}], "response_partition_limit": 10, "cursor": None}
+        described = await client.ask(leader, DESCRIBE_TOPIC_PARTITIONS, 0, asked)
+        assert described.topics[0].partitions[0].leader_id == -1
 
     run_scenario(1, scenario)
 

@@ -14,6 +14,7 @@ from barnabas.core.errors import ElectionNotNeeded, NoReassignmentInProgress, Un
 from barnabas.core.model import TopicPartition
 from barnabas.wire.apis import (
     ALTER_PARTITION_REASSIGNMENTS,
+    DESCRIBE_CONFIGS,
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
     LIST_PARTITION_REASSIGNMENTS,
@@ -31,6 +32,7 @@ _DELETE: Final = 1
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _THROTTLED: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _ALL_REPLICAS: Final = "*"
+_SET_BY_SOMEBODY: Final = (1, 3)  # sources of settings: that of a topic itself, and that of all brokers
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,16 @@ class Elections:
     elected: Sequence[TopicPartition]
     refused: Mapping[TopicPartition, str]
     """Why, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throttles:
+    """Settings of throttles; None: not set."""
+
+    rates: Mapping[str, str | None]
+    """Of all brokers."""
+    replicas: Mapping[str, Mapping[str, str | None]]
+    """Of topics, by their names."""
 
 
 class ReplicaAdmin:
@@ -118,16 +130,65 @@ class ReplicaAdmin:
 
         return self._trying(ask)
 
-    def throttle(self, topics: Sequence[str], rate: int) -> None:
-        """Have replicas of these topics that are not in sync copied at so many bytes a second, at every broker."""
+    def throttle(self, topics: Sequence[str], rate: int) -> Throttles:
+        """Have replicas of these topics that are not in sync copied at so many bytes a second, at every broker.
+
+        Returns what was set before, for `restore`. What an earlier call has left behind counts as not set.
+        """
+        before = self._throttles(topics)
         self._alter(
             {name: str(rate) for name in _RATES},
             {topic: dict.fromkeys(_THROTTLED, _ALL_REPLICAS) for topic in topics},
         )
+        is_left_behind = any(_ALL_REPLICAS in settings.values() for settings in before.replicas.values())
+        return Throttles(
+            dict.fromkeys(_RATES) if is_left_behind else before.rates,
+            {
+                topic: {name: None if value == _ALL_REPLICAS else value for name, value in settings.items()}
+                for topic, settings in before.replicas.items()
+            },
+        )
+
+    def restore(self, before: Throttles) -> None:
+        """Set what was set before `throttle`."""
+        self._alter(before.rates, before.replicas)
 
     def unthrottle(self, topics: Sequence[str]) -> None:
-        """Take back what `throttle` has set."""
-        self._alter(dict.fromkeys(_RATES), {topic: dict.fromkeys(_THROTTLED) for topic in topics})
+        """Take back what `throttle` has set. Lists of replicas that were made otherwise stay; the rates, if all are."""
+        found = self._throttles(topics).replicas
+        ours = {
+            topic: {name: None for name, value in settings.items() if value == _ALL_REPLICAS}
+            for topic, settings in found.items()
+            if _ALL_REPLICAS in settings.values()
+        }
+        if ours:
+            self._alter(dict.fromkeys(_RATES), ours)
+
+    def _throttles(self, topics: Sequence[str]) -> Throttles:
+        """What is set now, of all brokers and of topics; a topic that does not exist is left out."""
+        resources: list[Any] = [
+            {"resource_type": _BROKERS, "resource_name": _ALL_BROKERS, "configuration_keys": _RATES}
+        ]
+        resources += [
+            {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": _THROTTLED} for name in topics
+        ]
+        values = {"resources": resources, "include_synonyms": False, "include_documentation": False}
+
+        def ask(cluster: Cluster) -> Throttles:
+            rates: dict[str, str | None] = dict.fromkeys(_RATES)
+            replicas: dict[str, Mapping[str, str | None]] = {}
+            for each in cluster.ask(DESCRIBE_CONFIGS.key, values).results:
+                if int(each.error_code) == UnknownTopicOrPartition.kafka_code:
+                    continue
+                _check(each, f"read the throttles of {each.resource_name or 'the brokers'}")
+                found = {str(one.name): one.value for one in each.configs if int(one.config_source) in _SET_BY_SOMEBODY}
+                if int(each.resource_type) == _TOPIC:
+                    replicas[str(each.resource_name)] = dict.fromkeys(_THROTTLED) | found
+                else:
+                    rates |= found
+            return Throttles(rates, replicas)
+
+        return self._trying(ask)
 
     def _alter(self, brokers: Mapping[str, str | None], topics: Mapping[str, Mapping[str, str | None]]) -> None:
         """Set settings of all brokers and of topics; None: the default. A topic that is gone is no error."""

@@ -13,12 +13,14 @@ from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from barnabas.client.bounded import StillRunning, call_within
 from barnabas.client.errors import (
     Refused,
     TransactionAborted,
     TransactionFenced,
     TransactionInDoubt,
     TransactionTimedOut,
+    Unreachable,
     translate,
 )
 from barnabas.client.message import HeadersLike
@@ -28,6 +30,8 @@ from barnabas.core.errors import BarnabasError, InvalidRequest, InvalidTxnState,
 
 TIMEOUT_S: Final = 60.0
 _ABORT_S: Final = 10.0
+_STUCK_S: Final = 5.0
+"""How long after its time a call of librdkafka is given up."""
 _RETRY_S: Final = 0.05
 # When all brokers are away, librdkafka 2.11 and later forget them and begin with the bootstrap addresses; but what they
 # have cached of a group's coordinator keeps the one that was forgotten, and offsets sent there wait for ever.
@@ -99,6 +103,7 @@ class _TransactionalProducer:
         self._began_at = 0.0
         self._delivering = DeliveringProducer(handle)
         self.is_usable = True
+        self._is_stuck = False  # in a call that does not come back
 
     def initialise(self, timeout_s: float) -> None:
         self._retrying(f"take up transactional id {self._id!r}", timeout_s, self._handle.init_transactions)
@@ -126,7 +131,17 @@ class _TransactionalProducer:
     def add_offsets(self, source: OffsetSource, timeout_s: float) -> None:
         offsets, member = source.uncommitted()
         if offsets:
-            self._retrying("commit offsets", timeout_s, self._handle.send_offsets_to_transaction, offsets, member)
+            self._retrying("commit offsets", timeout_s, self._send_offsets, offsets, member)
+
+    def _send_offsets(self, offsets: list[Any], member: Any, timeout_s: float) -> None:
+        """librdkafka waits for a coordinator of the group that is away for as long as it is (its issue 5456)."""
+        try:
+            call_within(timeout_s + _STUCK_S, self._handle.send_offsets_to_transaction, offsets, member, timeout_s)
+        except StillRunning:
+            self.is_usable, self._is_stuck = False, True
+            raise Unreachable(
+                f"cannot commit offsets: the coordinator of the group does not answer within {timeout_s:g} s"
+            ) from None
 
     def commit(self, timeout_s: float) -> None:
         """Raises TransactionAborted if that is certain, else TransactionInDoubt or the fatal error."""
@@ -150,6 +165,8 @@ class _TransactionalProducer:
         If that fails the producer is discarded, and the next one of this id aborts it. The same if a record was
         refused: librdkafka has given it a sequence number, which the broker would miss.
         """
+        if self._is_stuck:
+            return
         if self._delivering.first_failure is not None:
             self.is_usable = False
         try:
@@ -159,7 +176,8 @@ class _TransactionalProducer:
 
     def close(self) -> None:
         self._delivering.close()
-        self._handle.purge()
+        if not self._is_stuck:
+            self._handle.purge()
 
     def aborted(self, refusal: BarnabasError) -> TransactionAborted:
         return TransactionAborted(f"transaction of {self._id!r} was aborted: {refusal}")

@@ -37,9 +37,11 @@ from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.formation import configured_voters, open_data_dir, place_of
 from barnabas.services.leftovers import hold_logs, settle_leftovers
+from barnabas.services.membership import NOT_REGISTERED
 from barnabas.services.opened import tell_damage, tell_recovery
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.catalogue.listener import Listener
+from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.generation import begin_generation
@@ -172,7 +174,7 @@ class Node:
         await broker.membership.start(
             endpoints,
             cluster_id=broker.quorum.cluster_id,
-            was_clean=data_dir.was_clean,
+            previous_epoch=None if data_dir.broker_epoch == NO_BROKER_EPOCH else data_dir.broker_epoch,
             generation=begin_generation(data_dir, now_ms=self._ports.clock.now_ms()),
         )
         while not broker.membership.is_applied:
@@ -333,8 +335,8 @@ class Node:
             connections.limits = connection_limits(self._within_shares(config))
             maintenance.configure(maintenance_config(config))
             self._ports.threads.resize(reads=config.num_io_threads)
-            broker.logs.replicas.sending.rate = config.replicas.leader_replication_throttled_rate
-            broker.logs.replicas.fetching.rate = config.replicas.follower_replication_throttled_rate
+            broker.logs.replicas.sending.change(config.replicas.leader_replication_throttled_rate)
+            broker.logs.replicas.fetching.change(config.replicas.follower_replication_throttled_rate)
 
         broker.live.subscribe(follow)
 
@@ -366,6 +368,8 @@ def _end_work(broker: Broker, work: Sequence[asyncio.Task[None]]) -> None:
     if broker.replicas is not None:
         broker.replicas.fetchers.stop()
         broker.replicas.in_sync.note_watermarks()
+    if broker.membership is not None and broker.membership.epoch != NOT_REGISTERED:
+        broker.logs.data_dir.broker_epoch = broker.membership.epoch
 
 
 def _report(broker: Broker, *parts: Reporter) -> None:

@@ -361,9 +361,9 @@ def _now_ms() -> int:
 def _tell_lost(node_id: int, lost: list[str]) -> None:
     if lost:
         log.error(
-            "broker %d has come back with another data directory, and nobody else has all records of %d partitions: "
-            "%s%s. They are offline. Delete their topics; or have an unclean leader elected for them, once the old "
-            "disk is back, or to go on without their records",
+            "broker %d has come back with another data directory, or with an older copy of it, and nobody else has all "
+            "records of %d partitions: %s%s. They are offline. Delete their topics; or have an unclean leader elected "
+            "for them, once the old disk is back, or to go on without their records",
             node_id,
             len(lost),
             ", ".join(lost[:MAX_NAMED]),

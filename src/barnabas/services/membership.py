@@ -141,23 +141,22 @@ class Membership:
         endpoints: Sequence[Endpoint],
         *,
         cluster_id: str | None = None,
-        was_clean: bool = True,
+        previous_epoch: int | None = None,
         generation: Generation | None = None,
     ) -> None:
         """Register, however long that takes without a controller; raises what no other try would change.
 
-        `was_clean`: whether it stopped cleanly the last time. It then says with which epoch that was. `generation`: of
-        its data directory, by which an older copy is told.
+        `previous_epoch`: the epoch that it had when it stopped cleanly; None after any other stop. `generation`: of its
+        data directory, by which an older copy is told.
         """
         config = self._config
-        before = self._metadata.image.nodes.get(config.node_id)
         self._registration = Registration(
             node_id=config.node_id,
             incarnation=config.incarnation,
             directory_id=config.directory_id,
             endpoints=tuple(endpoints),
             cluster_id=cluster_id,
-            previous_epoch=before.epoch if was_clean and before is not None else None,
+            previous_epoch=previous_epoch,
             rack=config.rack,
             generation=NO_GENERATION if generation is None else generation.current,
             previous_generation=None if generation is None else generation.previous,

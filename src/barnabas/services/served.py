@@ -25,7 +25,7 @@ from barnabas.core.metadata.records import (
     TopicRecord,
 )
 from barnabas.core.model import TopicPartition
-from barnabas.core.replica.throttle import NOT_THROTTLED, Throttle, is_listed
+from barnabas.core.replica.throttle import NOT_LISTED, NOT_THROTTLED, Throttle, ThrottledReplicas
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.offload import Offload
@@ -51,6 +51,8 @@ class ServedTopic:
     topic_id: UUID
     config: TopicConfig
     must_open: bool = False  # whether batches are looked into before they are taken, or refused
+    sends_throttled: ThrottledReplicas = NOT_LISTED
+    fetches_throttled: ThrottledReplicas = NOT_LISTED
     partitions: dict[int, Partition] = field(default_factory=dict)
 
     def get(self, partition: int) -> Partition:
@@ -147,6 +149,7 @@ class ServedTopics:
     def _add_topic(self, record: TopicRecord) -> None:
         config = self._resolve(record.name)
         topic = ServedTopic(record.name, record.topic_id, config, _must_open(record.name, config))
+        self._note_throttled(topic)
         self.by_name[topic.name] = self.by_id[topic.topic_id] = topic
 
     def _set_partition(self, record: PartitionRecord) -> None:
@@ -163,7 +166,7 @@ class ServedTopics:
                 replication=replication,
                 topic_id=record.topic_id,
             )
-            if topic.config.leader_throttled_replicas or topic.config.follower_throttled_replicas:
+            if topic.sends_throttled is not NOT_LISTED or topic.fetches_throttled is not NOT_LISTED:
                 partition.throttle = self._throttle(topic, record.partition)
             if record.leader != self._node_id or not is_alone:
                 self._give_role(partition, record, replication)  # a new one is led here, alone
@@ -222,19 +225,25 @@ class ServedTopics:
         if topic is not None:
             topic.config = self._resolve(name)
             topic.must_open = _must_open(name, topic.config)
+            self._note_throttled(topic)
             for number, partition in topic.partitions.items():
                 partition.configure(topic.config.log, min_insync_replicas=topic.config.min_insync_replicas)
                 partition.throttle = self._throttle(topic, number)
 
+    def _note_throttled(self, topic: ServedTopic) -> None:
+        """Read which replicas of a topic the settings have throttled on this node."""
+        sending, fetching = topic.config.leader_throttled_replicas, topic.config.follower_throttled_replicas
+        topic.sends_throttled = ThrottledReplicas(sending, node_id=self._node_id) if sending else NOT_LISTED
+        topic.fetches_throttled = ThrottledReplicas(fetching, node_id=self._node_id) if fetching else NOT_LISTED
+
     def _throttle(self, topic: ServedTopic, partition: int) -> Throttle:
         """What limits how fast a replica that is not in sync is copied, from here or to here."""
-        sending, fetching = topic.config.leader_throttled_replicas, topic.config.follower_throttled_replicas
-        if not sending and not fetching:
+        if topic.sends_throttled is NOT_LISTED and topic.fetches_throttled is NOT_LISTED:
             return NOT_THROTTLED
         replicas = self._logs.replicas
         return Throttle(
-            replicas.sending if is_listed(sending, partition, self._node_id) else None,
-            replicas.fetching if is_listed(fetching, partition, self._node_id) else None,
+            replicas.sending if partition in topic.sends_throttled else None,
+            replicas.fetching if partition in topic.fetches_throttled else None,
         )
 
     def _remove_topic(self, topic_id: UUID) -> None:

@@ -18,17 +18,17 @@ from barnabas.core.model import TopicPartition
 from barnabas.storage import meta_properties
 from barnabas.storage.cache import DEFAULT_MAX_FILES, OpenFiles
 from barnabas.storage.checkpoints import Checkpoints
+from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, has_marker, put_marker, take_marker
 from barnabas.storage.config import LogConfig
 from barnabas.storage.disk import Disk, SyncFailed
 from barnabas.storage.health import DirectoryHealth
 from barnabas.storage.log import Log
 from barnabas.storage.log_parts import LogContext
-from barnabas.storage.names import CLEAN_SHUTDOWN, DELETED, TEMPORARY, deleted_dir, parent_of, parse_partition
+from barnabas.storage.names import DELETED, TEMPORARY, deleted_dir, parent_of, parse_partition
 from barnabas.storage.partition_metadata import DamagedTopicId, make_topic_id, put_topic_ids, read_topic_id
 from barnabas.storage.recovery import open_log
 from barnabas.storage.recovery_report import RecoveryReport
 from barnabas.storage.renewal import renew_names
-from barnabas.storage.small_file import replace_file
 
 
 class DataDir:
@@ -51,12 +51,15 @@ class DataDir:
         self.leftovers: list[str] = []  # what could not be removed when the directory was opened, and why
         self._names_lock = Lock()  # a partition's directory keeps its name while it is held; never taken by the owner
         self._deletions = 0
+        self._is_recovered = False  # whether every log in it was opened
         self._is_forgetting = False  # whether the checkpoints still know partitions that are deleted
+        self.broker_epoch = NO_BROKER_EPOCH
+        """The broker epoch of its node when that stopped cleanly; or, once the node has registered, its epoch now."""
         with self.health.guarded():
             self._make(disk)
-            self.was_clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN}")
+            self.was_clean = has_marker(disk, path)
             if self.was_clean:
-                disk.remove(f"{path}/{CLEAN_SHUTDOWN}")
+                self.broker_epoch = take_marker(disk, path)
             else:
                 with self.health.sparing():
                     renew_names(disk, path)
@@ -122,6 +125,7 @@ class DataDir:
             self.checkpoints.end_recovery()
             with self.health.sparing():
                 self.checkpoints.write()
+        self._is_recovered = True
 
     def has_others(self, partition: TopicPartition) -> bool:
         """Whether there are directories of other partitions than this one."""
@@ -320,10 +324,12 @@ class DataDir:
         """Mark the directory clean again if it was: for a start that is refused before anything was written."""
         if self.was_clean:
             with self.health.sparing():
-                replace_file(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", b"")
+                put_marker(self._disk, self.path, broker_epoch=self.broker_epoch)
 
     def close(self) -> None:
-        """Make everything durable and mark the directory clean, unless it has a damaged log."""
+        """Make everything durable and mark the directory clean, unless it has a damaged log, or one that was not looked
+        at since an unclean stop: what may be torn must not pass for whole at the next start.
+        """
         if self.health.offline_reason is not None:
             raise DataDirLost(f"{self.path} is offline and is not closed cleanly: {self.health.offline_reason}")
         for log in self.logs.values():
@@ -331,9 +337,14 @@ class DataDir:
         with self.health.guarded():
             self.checkpoints.write()
             self._disk.sync_all()  # indexes and snapshots of all logs at once; the records are synced one by one
-            if not self.unreadable:
-                replace_file(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", b"")
+            if not self.unreadable and (self.was_clean or self._is_recovered or self._has_only_open()):
+                put_marker(self._disk, self.path, broker_epoch=self.broker_epoch)
         self.logs.clear()
+
+    def _has_only_open(self) -> bool:
+        """Whether every partition in the directory is open, as on a node that is no broker."""
+        found = map(parse_partition, self._disk.list_dir(self.path))
+        return all(partition is None or partition in self.logs for partition in found)
 
     def _open(
         self, partition: TopicPartition, config: LogConfig, *, is_clean: bool, is_new: bool = False

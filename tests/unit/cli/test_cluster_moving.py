@@ -7,7 +7,7 @@ import pytest
 
 from barnabas.cli.cluster.moving import carry_out, check_can_be_copied, plan_json, print_plan, read_file
 from barnabas.client.cluster_admin import BrokerInfo, ClusterInfo, PartitionPlace
-from barnabas.client.replica_admin import ReassignmentInfo
+from barnabas.client.replica_admin import ReassignmentInfo, Throttles
 from barnabas.core.errors import BarnabasError
 from barnabas.core.metadata.rebalancing import Move
 from barnabas.core.model import TopicPartition
@@ -38,11 +38,12 @@ class FakeAdmin:
         other = ReassignmentInfo(TopicPartition("other", 0), (1, 2), (2,), ())
         return [other, *(ReassignmentInfo(key, (3, 2, 1), (3,), (1,)) for key in self._left)]
 
-    def throttle(self, topics: Sequence[str], rate: int) -> None:
+    def throttle(self, topics: Sequence[str], rate: int) -> Throttles:
         self.throttled[tuple(topics)] = rate
+        return Throttles({}, {topic: {} for topic in topics})
 
-    def unthrottle(self, topics: Sequence[str]) -> None:
-        del self.throttled[tuple(topics)]
+    def restore(self, before: Throttles) -> None:
+        del self.throttled[tuple(before.replicas)]
 
     def elect_preferred(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         self.elected = list(partitions)

@@ -6,10 +6,12 @@ import pytest
 
 from barnabas.core.errors import CorruptLog, StorageError
 from barnabas.core.model import TopicPartition
+from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.log import Log
 from barnabas.storage.readable_segment import SegmentGone
+from barnabas.storage.small_file import read_file
 from barnabas.storage.truncate import delete_before
 from barnabas.testing.disk import Keep, SimulatedCrash, SimulatedDisk
 from tests.unit.storage.builders import (
@@ -462,3 +464,53 @@ def test_where_both_copies_are_gone_the_advice_brings_nothing_back(harm: str) ->
     with pytest.raises(CorruptLog, match="restore it from a backup, or repair it by hand") as refusal:
         open_dir(disk)
     assert "remove it" not in str(refusal.value)
+
+
+# The marker of a clean stop
+
+
+def test_a_clean_stop_tells_the_broker_epoch_of_then_as_kafka_writes_it() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    data_dir.broker_epoch = 21
+    data_dir.close()
+    assert read_file(disk, MARKER) == b'{"version":0,"brokerEpoch":21}'
+
+    again = open_dir(disk)
+
+    assert (again.was_clean, again.broker_epoch) == (True, 21)
+    again.give_back()
+    assert open_dir(disk).broker_epoch == 21
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"version":0}', b'{"version":0,"brokerEpoch":-7}'])
+def test_a_marker_without_an_epoch_is_that_of_a_clean_stop_all_the_same(content: bytes) -> None:
+    disk = SimulatedDisk()
+    open_dir(disk).close()
+    overwrite(disk, MARKER, content)
+
+    again = open_dir(disk)
+
+    assert (again.was_clean, again.broker_epoch) == (True, NO_BROKER_EPOCH)
+
+
+def test_a_directory_whose_logs_were_not_opened_since_an_unclean_stop_is_not_marked_clean() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    append(data_dir.create_log(PARTITION, SMALL), plain())
+    disk.crash(Keep.EVERYTHING)
+
+    DataDir(disk, DATA).close()  # a node that was told to stop while it waited for a controller
+
+    assert reports_of(disk) == {PARTITION: False}
+
+
+def test_a_directory_whose_logs_were_not_opened_since_a_clean_stop_stays_clean() -> None:
+    disk = SimulatedDisk()
+    data_dir = open_dir(disk)
+    append(data_dir.create_log(PARTITION, SMALL), plain())
+    data_dir.close()
+
+    DataDir(disk, DATA).close()
+
+    assert reports_of(disk) == {PARTITION: True}

@@ -11,7 +11,7 @@ from barnabas.cli import output
 from barnabas.cli.cluster.electing import elect, misled, some
 from barnabas.client.cluster_admin import ClusterAdmin, ClusterInfo
 from barnabas.client.contact import reach
-from barnabas.client.replica_admin import ReassignmentInfo, ReplicaAdmin
+from barnabas.client.replica_admin import ReassignmentInfo, ReplicaAdmin, Throttles
 from barnabas.client.settings import Settings
 from barnabas.core.errors import BarnabasError
 from barnabas.core.metadata.rebalancing import Move, PartitionReplicas, Racks, empty_node, rebalance, with_factor
@@ -52,12 +52,12 @@ class Moves(Protocol):
         """Have preferred leaders lead; returns the partitions where they cannot."""
         ...
 
-    def throttle(self, topics: Sequence[str], rate: int) -> None:
-        """Have replicas that are not in sync copied at so many bytes a second."""
+    def throttle(self, topics: Sequence[str], rate: int) -> Throttles:
+        """Have replicas that are not in sync copied at so many bytes a second; returns what was set before."""
         ...
 
-    def unthrottle(self, topics: Sequence[str]) -> None:
-        """Take that back."""
+    def restore(self, before: Throttles) -> None:
+        """Set what was set before."""
         ...
 
 
@@ -192,13 +192,13 @@ def carry_out(
     if throttle is None or not moves:
         _move(admin, moves, at_once=at_once, sleep=sleep)
     else:
-        admin.throttle(topics, throttle)
+        before = admin.throttle(topics, throttle)
         try:
             _move(admin, moves, at_once=at_once, sleep=sleep)
         except (KeyboardInterrupt, BarnabasError):
             output.warn("what is under way stays throttled: run the command again, or cancel it with --cancel")
             raise
-        admin.unthrottle(topics)
+        admin.restore(before)
     led_by_others = (
         admin.elect_preferred([TopicPartition(each.topic, each.partition) for each in moves]) if moves else []
     )

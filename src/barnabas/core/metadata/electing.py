@@ -6,8 +6,8 @@ the ELR follows the ISR; a leader is elected; the epochs say what happened.
 
 **Who may lead.** A valid leader stays. Else the first replica, in the order of the replicas, that is active and in
 sync, or in the ELR if nobody is in sync. Else, with ISR and ELR empty, the leader that was lost last, once it is
-active. Else, where the topic allows it, any active replica. The last two may lack records: the leader begins as the
-only one in sync, and recovering.
+active; or, if that one has lost its log, who was eligible last. Else, where the topic allows it, any active replica.
+The last two may lack records: the leader begins as the only one in sync, and recovering.
 
 **The ELR** are the replicas that left the ISR while it was smaller than `min.insync.replicas`. Nothing is acknowledged
 from then on (the leader's watermark stands still), so they keep everything acknowledged. When enough are in sync again
@@ -136,8 +136,8 @@ def changed(
     draft = _Draft(state, change)
     _finish_reassignment(draft)
     _settle_elr(image, state, draft, change, rules)
+    _remember(state, draft, change)
     _elect(image, draft, change, rules, image.is_active if may_lead is None else may_lead)
-    _remember_leader(state, draft, change)
     after = PartitionRecord(
         state.topic_id,
         state.partition,
@@ -218,6 +218,21 @@ def _settle_elr(
         draft.elr = tuple(node for node in draft.replicas if node in had)
 
 
+def _remember(state: PartitionState, draft: _Draft, change: PartitionChange) -> None:
+    """Note who had everything last, for a partition in which nobody has it for certain: its last leader, then those
+    that lost their claim since. As long as nobody leads, nothing is acknowledged that they never had. Who has lost
+    everything is not among them.
+    """
+    known = draft.last_known_elr
+    if not draft.isr:
+        if state.leader != NO_LEADER:
+            known = (state.leader,)
+        doubtful = [node for node in change.lost if node in (*state.isr, *state.elr) and node not in known]
+        known = (*known, *doubtful)
+    kept = (node for node in known if node in draft.replicas and node not in change.emptied)
+    draft.last_known_elr = tuple(kept) if known else ()
+
+
 def _elect(
     image: Image, draft: _Draft, change: PartitionChange, rules: ElectionRules, may_lead: Callable[[int], bool]
 ) -> None:
@@ -226,40 +241,24 @@ def _elect(
     asked = () if change.leader is None else (change.leader,)
     for node in (*asked, draft.leader, *draft.replicas):
         if node in eligible and may_lead(node):
-            draft.leader = node
+            draft.leader, draft.last_known_elr = node, ()
             if node not in draft.isr:
                 draft.isr = (node,)
                 draft.elr = () if draft.needed_in_sync(rules) <= 1 else without_nodes(draft.elr, draft.isr)
             return
-    may_be_any = rules.may_be_unclean or change.is_unclean
-    draft.leader = _unclean_leader(draft, may_lead, may_be_any=may_be_any, emptied=change.emptied)
+    draft.leader = _unclean_leader(draft, may_lead, may_be_any=rules.may_be_unclean or change.is_unclean)
     if draft.leader != NO_LEADER:
-        draft.isr, draft.elr = (draft.leader,), ()
+        draft.isr, draft.elr, draft.last_known_elr = (draft.leader,), (), ()
         if level_of(image) >= SEVERAL_REPLICAS:
             draft.recovery_state = RECOVERING
 
 
-def _unclean_leader(
-    draft: _Draft, may_lead: Callable[[int], bool], *, may_be_any: bool, emptied: Collection[int]
-) -> int:
-    """The leader when nobody has everything for certain: the one that was lost last, or any."""
-    if not draft.isr and not draft.elr:
-        last = draft.last_known_elr if draft.leader == NO_LEADER else (draft.leader,)
-        # An active one alone (KAFKA-19522): a fenced leader would be deposed at once, and again, and again.
-        if len(last) == 1 and last[0] in draft.replicas and last[0] not in emptied and may_lead(last[0]):
-            return last[0]
+def _unclean_leader(draft: _Draft, may_lead: Callable[[int], bool], *, may_be_any: bool) -> int:
+    """The leader when nobody has everything for certain: the one that had it last, or any."""
+    # An active one alone (KAFKA-19522): a fenced leader would be deposed at once, and again, and again.
+    if not draft.isr and not draft.elr and draft.last_known_elr and may_lead(draft.last_known_elr[0]):
+        return draft.last_known_elr[0]
     return next((node for node in draft.replicas if may_be_any and may_lead(node)), NO_LEADER)
-
-
-def _remember_leader(state: PartitionState, draft: _Draft, change: PartitionChange) -> None:
-    """Remember the last leader of a partition that has none, as long as it has none and has not lost everything."""
-    known = draft.last_known_elr
-    if draft.leader != NO_LEADER:
-        known = ()
-    elif not draft.isr and state.leader != NO_LEADER:
-        known = (state.leader,)
-    kept = (node for node in known if node in draft.replicas and node not in change.emptied)
-    draft.last_known_elr = tuple(kept) if known else ()
 
 
 def without_elr(topic: Topic) -> list[PartitionRecord]:

@@ -98,7 +98,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=Fa
     leader_epoch: int
     partition_epoch: int
     elr: tuple[int, ...] = ()
-    last_known_elr: tuple[int, ...] = ()  # the last leader, if there is none
+    last_known_elr: tuple[int, ...] = ()  # if nobody leads: who led last, then who lost its claim since
     recovery_state: int = RECOVERED
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()

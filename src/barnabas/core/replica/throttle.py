@@ -12,8 +12,12 @@ are left out; so a single answer may be more than the rate, and the time after i
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
+from barnabas.core.model import NO_NODE
+
 UNLIMITED_RATE: Final = 2**63 - 1
 ALL: Final = "*"
+_MAX_DIGITS: Final = 10
+"""Of the number of a partition or a broker; a longer one is nobody's."""
 _WINDOW_MS: Final = 1000
 
 
@@ -26,6 +30,11 @@ class ReplicationQuota:
         self.rate = rate
         self._unpaid = 0.0
         self._at_ms = 0
+
+    def change(self, rate: int) -> None:
+        """Another rate from now on. What is unpaid at the old one is forgiven: at a much lower one it may take hours."""
+        if rate != self.rate:
+            self.rate, self._unpaid = rate, 0.0
 
     def note(self, size: int, *, now_ms: int) -> None:
         """So many bytes of throttled replicas were sent, or fetched."""
@@ -64,11 +73,23 @@ class Throttle(NamedTuple):
 NOT_THROTTLED: Final = Throttle()
 
 
-def is_listed(listed: Sequence[str], partition: int, node_id: int) -> bool:
-    """Whether a setting like `0:1,2:1` (partition:broker) or `*` names the replica of a node."""
-    return bool(listed) and (ALL in listed or any(_pair(each) == (partition, node_id) for each in listed))
+class ThrottledReplicas:
+    """The partitions of a topic whose replicas on a node a setting names: a list like `0:1,2:1` (partition:broker), or
+    `*` for all. A list may be as long as the topic has replicas, so it is read once.
+    """
+
+    __slots__ = ("_are_all", "_partitions")
+
+    def __init__(self, listed: Sequence[str] = (), *, node_id: int = NO_NODE) -> None:
+        self._are_all = ALL in listed
+        self._partitions = frozenset(
+            int(partition)
+            for partition, _, node in (each.partition(":") for each in listed if each != ALL)
+            if len(partition) <= _MAX_DIGITS and len(node) <= _MAX_DIGITS and int(node) == node_id
+        )
+
+    def __contains__(self, partition: int) -> bool:
+        return self._are_all or partition in self._partitions
 
 
-def _pair(text: str) -> tuple[int, int]:
-    partition, _, node_id = text.partition(":")
-    return int(partition), int(node_id)
+NOT_LISTED: Final = ThrottledReplicas()

@@ -47,6 +47,7 @@ from barnabas.services.settings.loggers import describe_loggers
 from barnabas.services.settings.resolution import effective_config
 
 BROKER_LOGGER_RESOURCE: Final = 8
+_MAX_DIGITS: Final = 10  # of the number of a broker
 
 Decide = Callable[[Image], MetadataDecision[Mapping[str, str]]]
 
@@ -208,7 +209,7 @@ def check_own_node(name: str, config: BrokerConfig) -> None:
     """Refuse the name of a broker that is not this one."""
     if not (name.isascii() and name.isdecimal()):
         raise InvalidRequest(f"a broker is named by its number, not {name!r}")
-    if int(name) != config.node_id:
+    if len(name) > _MAX_DIGITS or int(name) != config.node_id:
         raise InvalidRequest(f"this is broker {config.node_id}: send the request to broker {name}")
 
 

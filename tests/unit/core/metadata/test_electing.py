@@ -232,7 +232,7 @@ def test_left_to_the_operating_system_an_unclean_restart_loses_its_claim() -> No
     restart(image, 1, epoch=51, is_clean=True)
     assert state_of(image).elr == (1,)
     restart(image, 1, epoch=52)
-    assert told(image) == (NO_LEADER, (), (), (0,))
+    assert told(image) == (NO_LEADER, (), (), (0, 1))
 
 
 def test_k19522_with_nobody_eligible_the_last_leader_leads_once_it_is_let_in() -> None:
@@ -242,10 +242,33 @@ def test_k19522_with_nobody_eligible_the_last_leader_leads_once_it_is_let_in() -
     restart(image, 1, epoch=51)
 
     let_in(image, 1, 2)
-    assert told(image) == (NO_LEADER, (), (), (0,))
+    assert told(image) == (NO_LEADER, (), (), (0, 1))
     let_in(image, 0)
 
     assert told(image) == (0, (0,), (), ())
+    assert state_of(image).recovery_state == RECOVERING
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+@pytest.mark.parametrize("is_leader_back_first", [False, True])
+def test_where_the_last_leader_has_lost_its_log_who_was_eligible_last_leads(
+    is_local: bool, is_leader_back_first: bool
+) -> None:
+    image = identified(image_with(flush_policy="os", replicas=(0, 1)))
+    stop(image, 1, 0)
+    assert told(image) == (NO_LEADER, (), (0, 1), (0,))
+
+    if is_leader_back_first:
+        restart(image, 0, epoch=50, directory=2)
+        restart(image, 1, epoch=51, is_local=is_local)
+        let_in(image, 0, 1)
+    else:
+        restart(image, 1, epoch=50)
+        let_in(image, 1)
+        assert told(image) == (NO_LEADER, (), (0,), (0, 1))
+        restart(image, 0, epoch=51, directory=2, is_local=is_local)
+
+    assert told(image) == (1, (1,), (), ())
     assert state_of(image).recovery_state == RECOVERING
 
 

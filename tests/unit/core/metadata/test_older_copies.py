@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from barnabas.core.metadata import Image
-from barnabas.core.metadata.brokers import Registration, is_older_copy, register
+from barnabas.core.metadata.brokers import Registration, fence, is_older_copy, register
 from barnabas.core.metadata.levels import GENERATIONS, METADATA_VERSION, SEVERAL_REPLICAS
-from barnabas.core.metadata.records import NO_LEADER, Endpoint, FeatureRecord
+from barnabas.core.metadata.records import NO_LEADER, RECOVERING, Endpoint, FeatureRecord
 from tests.unit.core.metadata.test_electing import identified, image_with, let_in, state_of, stop, take, told
 
 REGISTERED = 100
@@ -81,6 +81,24 @@ def test_with_two_replicas_the_last_leader_does_not_lead_with_old_data(is_local:
     restart(image, 0, epoch=51, previous=image.nodes[0].generation, is_local=is_local)  # nor after another start
     let_in(image, 0)
     assert told(image) == (NO_LEADER, (), (), ())
+
+
+@pytest.mark.parametrize("is_copy_back_first", [False, True])
+def test_where_the_last_leader_is_an_older_copy_who_was_eligible_leads_though_it_stopped_uncleanly(
+    is_copy_back_first: bool,
+) -> None:
+    """Both processes ended at once, and the one that was noticed last led for a moment, dead as it was."""
+    image = known(image_with(flush_policy="os", replicas=(0, 1)))
+    take(image, fence(image, 1))
+    take(image, fence(image, 0))
+    assert told(image) == (NO_LEADER, (), (0, 1), (0,))
+
+    for node in (0, 1) if is_copy_back_first else (1, 0):
+        restart(image, node, epoch=50 + node, previous=REGISTERED - 1 if node == 0 else REGISTERED)
+        let_in(image, node)
+
+    assert told(image) == (1, (1,), (), ())
+    assert state_of(image).recovery_state == RECOVERING
 
 
 @pytest.mark.parametrize("is_local", [False, True])

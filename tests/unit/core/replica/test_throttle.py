@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.core.replica.throttle import NOT_THROTTLED, ReplicationQuota, Throttle, is_listed
+from barnabas.core.replica.throttle import NOT_THROTTLED, ReplicationQuota, Throttle, ThrottledReplicas
 
 RATE = 1000
 
@@ -51,7 +51,24 @@ def test_only_replicas_that_are_not_in_sync_are_held_back_and_counted() -> None:
 
 @pytest.mark.parametrize(
     ("listed", "is_named"),
-    [((), False), (("*",), True), (("0:1", "2:7"), True), (("2:1", "7:2"), False)],
+    [
+        ((), False),
+        (("*",), True),
+        (("0:1", "2:7"), True),
+        (("2:1", "7:2"), False),
+        (("9" * 5000 + ":7", "2:" + "9" * 5000), False),
+    ],
 )
 def test_a_topic_names_replicas_by_partition_and_broker(listed: tuple[str, ...], is_named: bool) -> None:
-    assert is_listed(listed, 2, 7) is is_named
+    assert (2 in ThrottledReplicas(listed, node_id=7)) is is_named
+
+
+def test_what_is_unpaid_is_forgiven_when_the_rate_changes_and_only_then() -> None:
+    quota = ReplicationQuota(1000 * RATE)
+    quota.note(5000 * RATE, now_ms=0)
+    quota.change(1000 * RATE)
+    assert quota.is_exceeded(now_ms=0)
+
+    quota.change(RATE)
+
+    assert not quota.is_exceeded(now_ms=0)

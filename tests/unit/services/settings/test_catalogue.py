@@ -144,6 +144,8 @@ def test_a_text_is_read_as_kafka_reads_it(name: str, text: str, value: object) -
         ("delivery.semantics", "always", "at-most-once, at-least-once, exactly-once"),
         ("flush.policy", "never", "fsync, os"),
         ("leader.replication.throttled.replicas", "*,0:1", "partition:broker"),
+        ("leader.replication.throttled.replicas", "9" * 5000 + ":1", "partition:broker"),
+        ("retention.ms", "9" * 5000, "at least -1"),
     ],
 )
 def test_a_text_that_is_no_value_is_refused_with_what_is_allowed(name: str, text: str, allowed: str) -> None:

@@ -1,4 +1,8 @@
-"""DescribeTopicPartitions, version 0: topics and their partitions in pages, sorted by name."""
+"""DescribeTopicPartitions, version 0: topics and their partitions in pages, sorted by name.
+
+A partition whose leader this node is, cut off from the others, has no leader in the answer: nobody knows who leads
+it, and this node takes no records (decision 25). Metadata names another node, for clients to ask there.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.core.access.resources import Operation
 from barnabas.core.access.resources import topic as topic_of
 from barnabas.core.errors import BarnabasError, InvalidRequest, TopicAuthorizationFailed, UnknownTopicOrPartition
-from barnabas.core.metadata.image import Image, PartitionState, Topic
+from barnabas.core.metadata.image import PartitionState, Topic
 from barnabas.core.metadata.names import check_topic_name, is_internal
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import operations
@@ -56,7 +60,7 @@ async def handle(
             continue
         start = cursor.partition_index if cursor is not None and name == first else 0
         end = min(len(topic.partitions), start + left)
-        topics.append(_topic(broker.image, topic, range(start, end), allowed=allowed))
+        topics.append(_topic(broker, topic, range(start, end), allowed=allowed))
         if end < len(topic.partitions):
             return _page(topics, next_cursor={"topic_name": name, "partition_index": end})
         left -= max(end - start, 0)
@@ -96,23 +100,29 @@ def _refused(
     }
 
 
-def _topic(image: Image, topic: Topic, indexes: range, *, allowed: int) -> message.DescribeTopicPartitionsResponseTopic:
-    alive = alive_ids(image)
+def _topic(
+    broker: Broker, topic: Topic, indexes: range, *, allowed: int
+) -> message.DescribeTopicPartitionsResponseTopic:
+    alive, cut_off = alive_ids(broker.image), broker.logs.replicas.cut_off
     return {
         "error_code": 0,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": is_internal(topic.name),
-        "partitions": [_partition(alive, topic.partitions[index]) for index in indexes],
+        "partitions": [
+            _partition(alive, topic.partitions[index], is_cut_off=(topic.name, index) in cut_off) for index in indexes
+        ],
         "topic_authorized_operations": allowed,
     }
 
 
-def _partition(alive: frozenset[int], state: PartitionState) -> message.DescribeTopicPartitionsResponsePartition:
+def _partition(
+    alive: frozenset[int], state: PartitionState, *, is_cut_off: bool
+) -> message.DescribeTopicPartitionsResponsePartition:
     return {
         "error_code": 0,
         "partition_index": state.partition,
-        "leader_id": state.leader if state.leader in alive else _NO_LEADER,
+        "leader_id": state.leader if state.leader in alive and not is_cut_off else _NO_LEADER,
         "leader_epoch": state.leader_epoch,
         "replica_nodes": state.replicas,
         "isr_nodes": state.isr,

@@ -36,7 +36,7 @@ class SettingType(IntEnum):
 
 
 _BITS: Final = {SettingType.SHORT: 16, SettingType.INT: 32, SettingType.LONG: 64}
-_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,100}")  # Python converts thousands of digits only to refuse more
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 

@@ -20,7 +20,7 @@ BOOLEAN, DOUBLE, INT, LIST, LONG, STRING = (
 )
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
-_THROTTLED: Final = r"\*|([0-9]+:[0-9]+(\s*,\s*[0-9]+:[0-9]+)*)?"
+_THROTTLED: Final = r"\*|([0-9]{1,10}:[0-9]{1,10}(\s*,\s*[0-9]{1,10}:[0-9]{1,10})*)?"
 _THROTTLED_SAYS: Final = "* or a list of partition:broker"
 
 
