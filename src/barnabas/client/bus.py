@@ -52,6 +52,7 @@ from barnabas.core.errors import BarnabasError, InvalidRequest
 from barnabas.core.model import TopicPartition
 
 if TYPE_CHECKING:
+    from barnabas.client.acl_admin import AclAdmin
     from barnabas.client.transaction_admin import TransactionAdmin
 
 Partitioner: TypeAlias = Literal["murmur2", "round-robin"]
@@ -112,6 +113,14 @@ class Bus:
     def _groups(self) -> Groups:
         self._contact.make()
         return self._known_groups
+
+    @property
+    def acls(self) -> "AclAdmin":
+        """The ACLs of the cluster: `create`, `find`, `delete`."""
+        from barnabas.client.acl_admin import AclAdmin  # noqa: PLC0415 - brings kio, for few
+
+        self._contact.make()
+        return AclAdmin(self._settings, self._timeout)
 
     @property
     def _transaction_admin(self) -> "TransactionAdmin":

@@ -1,5 +1,6 @@
 """The services of one node, made of its settings, its metadata, its logs and the way to its neighbours."""
 
+from barnabas.core.access.rules import Rules
 from barnabas.core.metadata.records import MIN_INSYNC_REPLICAS
 from barnabas.node.neighbours import Neighbours
 from barnabas.node.ports import Ports
@@ -12,6 +13,10 @@ from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.runtime.repairing import Repairing
 from barnabas.runtime.replicating.fetchers import Fetchers
 from barnabas.runtime.replicating.session import Self
+from barnabas.services.access import Access
+from barnabas.services.acl_authorizer import AclAuthorizer
+from barnabas.services.acls import Acls
+from barnabas.services.audit import Audit, Audited
 from barnabas.services.broker import Broker, ReplicaParts
 from barnabas.services.controller import Controller, Formation
 from barnabas.services.controller_partitions import PartitionRules
@@ -40,6 +45,7 @@ def build_broker(
     """All services of a node. Who follows the metadata is subscribed to it, in the order that they need."""
     live = LiveConfig(config, metadata)
     metadata.subscribe(live.apply)  # first: whoever hears of a record finds the settings it leads to
+    access, acls = _access(config, metadata, live)
     served = ServedTopics(metadata.image, logs, ports.threads.background, live.topic_config, node_id=config.node_id)
     topics = Topics(live, metadata, served, ports.dice)
     coordinators = GroupCoordinators(
@@ -100,10 +106,30 @@ def build_broker(
         transactions=transactions,
         controller=controller,
         membership=membership,
+        access=access,
+        acls=acls,
         quorum=QuorumService(metadata, None if neighbours is None else neighbours.voters),
         link=None if neighbours is None else neighbours.controller,
         replicas=replicas,
     )
+
+
+def _access(config: BrokerConfig, metadata: MetadataLog, live: LiveConfig) -> tuple[Access, Acls | None]:
+    """Who decides what clients may do, and how its rules are changed; None: nobody does."""
+    access, settings = Access(), config.access
+    if settings.authorizer_class_name is None:
+        return access, None
+    rules = Rules(super_users=settings.super_user_names, allows_unlisted=settings.allow_everyone_if_no_acl_found)
+    authorizer = AclAuthorizer(rules, metadata)
+    metadata.subscribe(authorizer.apply)
+    access.use(authorizer)
+
+    def follow(config: BrokerConfig) -> None:
+        audited = config.access.audited
+        access.audit = None if audited is Audited.NONE else Audit(audited)
+
+    live.subscribe(follow)
+    return access, Acls(metadata, max_count=settings.authorizer_max_acls)
 
 
 def _replicas(

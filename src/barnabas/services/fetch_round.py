@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeGuard
 
 from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.access.resources import topic as topic_resource
-from barnabas.core.errors import BarnabasError, UnknownTopicId, UnknownTopicOrPartition
+from barnabas.core.errors import BarnabasError, TopicAuthorizationFailed, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.core.fetched import READ_COMMITTED, FetchPartition, FetchRequest, PartitionKey
 from barnabas.core.model import NO_NODE
 from barnabas.runtime.led_replicas import LedReplicas
@@ -327,8 +327,8 @@ class FetchRound:
         name = key.topic
         topic = self._served.by_name.get(name) if isinstance(name, str) else self._served.by_id.get(name)
         if self.is_replica:
-            if not self._access.is_open:
-                self._access.authorize(self._client, Operation.CLUSTER_ACTION, CLUSTER)
+            if not self._access.is_open and not self._access.allows(self._client, Operation.CLUSTER_ACTION, CLUSTER):
+                raise TopicAuthorizationFailed(f"not allowed: replicating {key}")  # as in Kafka, not the cluster's code
         elif not self._access.is_open and (topic is not None or isinstance(name, str)):
             named = str(name) if topic is None else topic.name
             self._access.authorize(self._client, Operation.READ, topic_resource(named))

@@ -16,7 +16,13 @@ from uuid import UUID
 
 from barnabas.core.access.resources import Operation, transactional_id
 from barnabas.core.access.resources import topic as topic_resource
-from barnabas.core.errors import BarnabasError, RequestTimedOut, UnknownTopicId, UnknownTopicOrPartition
+from barnabas.core.errors import (
+    BarnabasError,
+    RequestTimedOut,
+    TopicAuthorizationFailed,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from barnabas.core.metadata.names import is_internal
 from barnabas.core.produced import ProduceRequest, Single, TopicData
 from barnabas.core.records.batch import BatchHeader
@@ -168,19 +174,21 @@ class ProduceRounds:
         self._served = served
         self._access = access
 
-    def take_single(self, single: Single) -> Outcome | ProduceRound | None:
+    def take_single(self, session: Session, single: Single) -> Outcome | ProduceRound | None:
         """Append one batch: returns where it is, the refusal, or a round that has yet to be acknowledged.
 
         None, with nothing done, means that `take_now` must be used, as for any other request.
         """
         acks, timeout_ms, name, topic_id, index, records = single
-        if not self._access.is_open or acks not in _ANSWERED:
+        if acks not in _ANSWERED:
             return None
         served = self._served
         topic = served.by_name.get(name or "") if topic_id is None else served.by_id.get(topic_id)
         if topic is None or topic.must_open:
             return None
         try:
+            if not self._access.is_open and not self._access.allows_topic(session, Operation.WRITE, topic.name):
+                raise _refused(name)
             partition = topic.partitions.get(index) or topic.get(index)
             appended = self._produce.append(topic, partition, records, acks=acks)
         except TakesLong:
@@ -351,8 +359,15 @@ class ProduceRounds:
                 return UnknownTopicId(f"topic id {data.topic_id} does not exist")
             name = topic.name
         if not self._access.allows_topic(session, Operation.WRITE, name):
-            return refusal_of(Operation.WRITE, topic_resource(name))  # whether it is there or not
+            return _refused(data.name)  # whether it is there or not
         return topic or UnknownTopicOrPartition(f"topic '{name}' does not exist")
+
+
+def _refused(name: str | None) -> BarnabasError:
+    """The refusal of a topic that the client may not write to. Who names it by its id does not learn its name."""
+    if name is None:
+        return TopicAuthorizationFailed("not allowed: write on this topic")
+    return refusal_of(Operation.WRITE, topic_resource(name))
 
 
 def _empty(request: ProduceRequest) -> ProduceRound:

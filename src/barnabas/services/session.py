@@ -35,10 +35,12 @@ class Session:
         "client_id",
         "is_for_controllers",
         "is_forwarded",
+        "is_node",
         "listener",
         "local",
         "peer",
         "principal",
+        "request",
         "software",
         "throttle_ms",
     )
@@ -49,10 +51,12 @@ class Session:
         self.listener = listener  # the name of the listener that it came through
         self.is_for_controllers = is_for_controllers  # that listener
         self.is_forwarded = False  # whether the client asked another node, which has checked what is its own to check
+        self.is_node = False  # whether it has proved to be a node of this cluster
         self.peer = peer
         self.local = local
         self.principal = ANONYMOUS
         self.client_id: str | None = None
+        self.request = ""  # what it asks for now, for the audit log: the name of the API
         self.software = _UNNAMED
         self.throttle_ms = 0  # how long its quota asks it to wait, which the next answer tells it; 0 without quotas
 

@@ -157,7 +157,7 @@ def test_one_batch_for_one_partition_is_taken_as_any_other() -> None:
     async def scenario(world: RoundWorld) -> None:
         topic_id = world.create("t")
         world.create("synced", config=SYNCED)
-        take_single = world.produces.take_single
+        take_single = partial(world.produces.take_single, CLIENT)
         assert take_single(Single(1, TIMEOUT_MS, "t", None, 0, batch())) == Placed(0, -1, 0)
         assert take_single(Single(ACKS_ALL, TIMEOUT_MS, None, topic_id, 0, batch())) == Placed(1, -1, 0)
         for single, refusal in (
@@ -179,13 +179,27 @@ def test_one_batch_that_needs_more_than_to_be_appended_is_left_alone() -> None:
     async def scenario(world: RoundWorld) -> None:
         world.create("t")
         world.create("compacted", config=TopicConfig(log=LogConfig(cleanup_policy=(CleanupPolicy.COMPACT,))))
-        take_single = world.produces.take_single
+        take_single = partial(world.produces.take_single, CLIENT)
         assert take_single(Single(0, TIMEOUT_MS, "t", None, 0, batch())) is None
         assert take_single(Single(1, TIMEOUT_MS, "none", None, 0, batch())) is None
         assert take_single(Single(1, TIMEOUT_MS, "compacted", None, 0, batch())) is None
-        world.access.use(NothingOn("secret"))
-        assert take_single(Single(1, TIMEOUT_MS, "t", None, 0, batch())) is None
         assert world.partition("t").end_offset == 0
+
+    run(scenario)
+
+
+def test_one_batch_is_taken_from_a_client_that_may_write_and_from_no_other() -> None:
+    async def scenario(world: RoundWorld) -> None:
+        world.create("t")
+        secret_id = world.create("secret")
+        take_single = partial(world.produces.take_single, CLIENT)
+        world.access.use(NothingOn("secret"))
+        assert take_single(Single(1, TIMEOUT_MS, "t", None, 0, batch())) == Placed(0, -1, 0)
+        for name, topic_id in (("secret", None), (None, secret_id)):
+            refusal = take_single(Single(1, TIMEOUT_MS, name, topic_id, 0, batch()))
+            assert isinstance(refusal, TopicAuthorizationFailed)
+            assert ("secret" in str(refusal)) is (name is not None), "who has only the id does not learn the name"
+        assert world.partition("secret").end_offset == 0
 
     run(scenario)
 

@@ -95,3 +95,9 @@ class TransactionalIdAuthorizationFailed(BarnabasError):
     """A transactional id that the client may not use, or not in this way."""
 
     kafka_code = 53
+
+
+class DelegationTokenAuthorizationFailed(BarnabasError):
+    """A delegation token, or a user's tokens, that the client may not use in this way."""
+
+    kafka_code = 65

@@ -20,7 +20,7 @@ from barnabas.core.errors import (
 )
 from barnabas.runtime.log_lines import get_logger
 from barnabas.services.broker import Broker
-from barnabas.services.session import ANONYMOUS, Principal, Session
+from barnabas.services.session import Principal, Session
 from barnabas.wire.apis import ENVELOPE
 from barnabas.wire.principal import PrincipalData, write_principal
 
@@ -46,8 +46,10 @@ class Caller(NamedTuple):
         return cls(session.principal, session.peer[0])
 
 
-NODE_ITSELF: Final = Caller(ANONYMOUS, "")
-"""For what a node asks of its own accord. Nodes have no principals of their own yet."""
+NODE_ITSELF: Final = Caller(Principal("Node", "itself"), "")
+"""For what a node asks of its own accord. No client logs in as one of this kind; and only a node, or who may do what
+nodes do, can send an envelope, and name its caller.
+"""
 
 
 class Envelopes:

@@ -10,7 +10,9 @@ import asyncio
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
+from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError, NotController
+from barnabas.core.metadata.image import Image
 from barnabas.core.records.batch import Buffer
 from barnabas.edge.kafka.answering import LONG_REQUEST_BYTES, carry_out, read, write
 from barnabas.edge.kafka.asked import Asked
@@ -82,7 +84,7 @@ class Forwarding:
                 except NotController as error:
                     # Nothing was done. If this node has become the controller meanwhile, it is its turn.
                     if not self._is_here():
-                        return [*await write(header, request, self._refusal(header, request, error))]
+                        return [*await write(header, request, self._refusal(header, request, asked, error))]
             values = await carry_out(self._broker, header, request, asked)
             if self._is_here() or loop.time() >= times.search_until or not is_not_taken(codes_in(values)):
                 return [*await write(header, request, values)]
@@ -94,8 +96,11 @@ class Forwarding:
         search_s = timeout.total_seconds() * SEARCH_PART if timeout > timedelta() else SEARCH_S
         return Times(deadline_of(self._broker, timeout), now + search_s)
 
-    def _refusal(self, header: RequestHeader, request: Any, error: BarnabasError) -> Values:
-        return refusal_of(header.api.key, request, error, self._broker.image)
+    def _refusal(self, header: RequestHeader, request: Any, asked: Asked, error: BarnabasError) -> Values:
+        # Who may do what is for the controller to say: without it, nothing is named that the client did not name,
+        # unless it may do with the cluster as it likes.
+        sees_all = self._broker.access.permits(asked.session, Operation.ALTER, CLUSTER)
+        return refusal_of(header.api.key, request, error, self._broker.image if sees_all else Image())
 
     def _is_here(self) -> bool:
         """Whether this node is the active controller now: it may be another after any wait."""
@@ -110,14 +115,14 @@ class Forwarding:
             except NotController:
                 raise
             except BarnabasError as error:
-                return [*await write(header, request, self._refusal(header, request, error))]
+                return [*await write(header, request, self._refusal(header, request, asked, error))]
             return [_length_of(data), header.correlation_id.to_bytes(_ID_SIZE, "big", signed=True), data[_ID_SIZE:]]
         answers: list[Values] = []
         if own.rest.resources:
             try:
                 answers = await self._send_rest(header, own.rest, asked, times)
             except BarnabasError as error:
-                answers = self._refusal(header, own.rest, error)["responses"]
+                answers = self._refusal(header, own.rest, asked, error)["responses"]
         values = {**own.merged(answers), "throttle_time": asked.session.throttle_ms}
         return [*await write(header, request, values)]
 

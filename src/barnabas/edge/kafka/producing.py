@@ -58,7 +58,7 @@ class Producing:
         _, version, _, _, body_at = header
         single = read_single(frame, body_at, len(frame), version)
         if single is not None:
-            taken = self._rounds.take_single(single)
+            taken = self._rounds.take_single(session, single)
             if isinstance(taken, Placed):
                 return _encode_placed(header, session, single, taken)
             if taken is not None:

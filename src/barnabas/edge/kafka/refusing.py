@@ -10,8 +10,10 @@ from barnabas.core.metadata.image import Image
 from barnabas.edge.kafka.handlers.outcome import refused
 from barnabas.wire.apis import (
     ALTER_CONFIGS,
+    CREATE_ACLS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
+    DELETE_ACLS,
     DELETE_TOPICS,
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
@@ -58,6 +60,14 @@ def _alter_configs(request: Any, outcome: Outcome, _image: Image) -> Values:
     }
 
 
+def _create_acls(request: Any, outcome: Outcome, _image: Image) -> Values:
+    return {"results": [{**outcome} for _ in request.creations]}
+
+
+def _delete_acls(request: Any, outcome: Outcome, _image: Image) -> Values:
+    return {"filter_results": [{"matching_acls": (), **outcome} for _ in request.filters]}
+
+
 def _elect_leaders(request: Any, outcome: Outcome, image: Image) -> Values:
     if request.topic_partitions is None:
         wanted = [(topic.name, tuple(topic.partitions)) for topic in image.topics.values()]
@@ -71,6 +81,8 @@ def _elect_leaders(request: Any, outcome: Outcome, image: Image) -> Values:
 
 
 _BY_ITEM: Final[dict[int, Refuse]] = {
+    CREATE_ACLS.key: _create_acls,
+    DELETE_ACLS.key: _delete_acls,
     CREATE_TOPICS.key: _create_topics,
     DELETE_TOPICS.key: _delete_topics,
     CREATE_PARTITIONS.key: _create_partitions,

@@ -85,6 +85,7 @@ class KafkaClient:
         api, version, _, client_id, _ = header
         session = self.session
         session.client_id = client_id
+        session.request = api.name
         self._requests[api.key] += 1
         if api is PRODUCE:
             return self._producing.handle(header, frame, session)

@@ -40,6 +40,7 @@ def check_together(config: "BrokerConfig") -> None:
             "queued.max.request.bytes must not be below socket.request.max.bytes, or no such request fits",
         )
     per_ip_overrides(config)
+    _check_access(config)
     names = {listener.name for listener in config.listeners}
     for listener in config.advertised_listeners:
         if listener.name not in names:
@@ -50,6 +51,15 @@ def check_together(config: "BrokerConfig") -> None:
             raise InvalidSetting(
                 "advertised.listeners", f"advertised.listeners has {listener}, where no client can connect"
             )
+
+
+def _check_access(config: "BrokerConfig") -> None:
+    """Refuse what promises protection that there is not."""
+    name = "allow.everyone.if.no.acl.found"
+    if config.given.get(name, "").strip().lower() == "false" and config.access.authorizer_class_name is None:
+        raise InvalidSetting(
+            name, f"{name}=false has no effect without an authorizer; set authorizer.class.name=acl as well"
+        )
 
 
 def _check_roles(config: "BrokerConfig") -> None:

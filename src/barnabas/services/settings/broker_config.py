@@ -16,6 +16,7 @@ from barnabas.runtime.maintenance import MaintenanceConfig
 from barnabas.runtime.metadata_log import MetadataLogConfig
 from barnabas.services.settings.broker_checks import check_together
 from barnabas.services.settings.broker_names import is_ignored_name, known_names_of, text_of
+from barnabas.services.settings.catalogue.access_settings import AccessSettings
 from barnabas.services.settings.catalogue.field import About, settings_of
 from barnabas.services.settings.catalogue.group_settings import GroupSettings
 from barnabas.services.settings.catalogue.listener import Listener, check_protocols, parse_listeners
@@ -290,6 +291,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = MAINTENANCE.producer_id_expiration_ms
 
+    access: AccessSettings = AccessSettings()
     groups: GroupSettings = GroupSettings()
     quorum: QuorumSettings = QuorumSettings()
     replicas: ReplicaSettings = ReplicaSettings()
@@ -383,6 +385,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _PARTS: Final[Mapping[str, Mapping[str, Setting]]] = {
+    "access": settings_of(AccessSettings),
     "groups": settings_of(GroupSettings),
     "quorum": settings_of(QuorumSettings),
     "replicas": settings_of(ReplicaSettings),

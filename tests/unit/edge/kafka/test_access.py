@@ -39,7 +39,7 @@ CODES: dict[Api, set[int]] = {
     apis.DELETE_RECORDS: {TOPIC},
     apis.INIT_PRODUCER_ID: {CLUSTER, TRANSACTIONAL_ID},
     apis.OFFSET_FOR_LEADER_EPOCH: {TOPIC},
-    apis.ADD_PARTITIONS_TO_TXN: {TOPIC, CLUSTER},
+    apis.ADD_PARTITIONS_TO_TXN: {TRANSACTIONAL_ID, CLUSTER},
     apis.ADD_OFFSETS_TO_TXN: {TRANSACTIONAL_ID},
     apis.END_TXN: {TRANSACTIONAL_ID},
     apis.WRITE_TXN_MARKERS: {CLUSTER},
@@ -189,7 +189,7 @@ def test_one_topic_that_may_not_be_used_is_refused_alone() -> None:
         topics = [{"name": name, "partitions": partitions} for name in ("a", "b")]
         group = {"group_id": "g", "member_id": "", "generation_id_or_member_epoch": -1, "topics": topics}
         for api, version, request in (
-            (apis.LIST_OFFSETS, 5, {"topics": topics}),
+            (apis.LIST_OFFSETS, 5, {"replica_id": -1, "topics": topics}),
             (apis.OFFSET_COMMIT, 9, group),
             (apis.DELETE_RECORDS, 2, {"topics": topics}),
         ):

@@ -72,7 +72,7 @@ def test_the_controller_hears_who_asked_for_a_topic_and_that_the_node_needs_an_i
         cluster.callers[2].client.session.principal = Principal("User", "alice")
         await cluster.ask(2, METADATA, 12, **metadata_of("a"))
         await cluster.ask(2, FIND_COORDINATOR, 4, coordinator_keys=("g",))
-        assert list(seen.values()) == [Principal("User", "alice"), Principal("User", "ANONYMOUS")]
+        assert list(seen.values()) == [Principal("User", "alice"), Principal("Node", "itself")]
 
     run(scenario)
 

@@ -66,10 +66,10 @@ def test_names_without_a_meaning_here_are_passed_over_and_reported() -> None:
         {
             "zookeeper.connect": "localhost:2181",
             "num.network.threads": "3",
-            "authorizer.class.name": "",
+            "client.quota.callback.class": "",
         }
     )
-    assert config.ignored == ("authorizer.class.name", "num.network.threads", "zookeeper.connect")
+    assert config.ignored == ("client.quota.callback.class", "num.network.threads", "zookeeper.connect")
 
 
 def test_listeners_are_for_clients_or_for_controllers() -> None:
@@ -103,7 +103,10 @@ def test_a_controller_has_no_listener_for_clients() -> None:
         ({"log.retention.hours": "x"}, "log.retention.hours cannot be 'x'"),
         ({"log.flush.policy": "never"}, "allowed: fsync, os"),
         ({"ssl.keystore.location": "/k"}, "ssl.keystore.location is not supported"),
-        ({"authorizer.class.name": "X"}, "authorizer.class.name is not supported"),
+        ({"authorizer.class.name": "X"}, "authorizer.class.name cannot be 'X'; allowed: acl, org.apache.kafka"),
+        ({"super.users": "User:a"}, "super.users has no effect without an authorizer"),
+        ({"super.users": "admin", "authorizer.class.name": "acl"}, "super.users has 'admin', which is no principal"),
+        ({"allow.everyone.if.no.acl.found": "false"}, "has no effect without an authorizer"),
         ({"listeners": "SSL://:9093"}, "only PLAINTEXT is supported"),
         ({"listeners": "INSIDE://:9093"}, "listener.security.protocol.map has no entry"),
         ({"listener.security.protocol.map": "A:B", "listeners": "A://:1"}, "listener.security.protocol.map cannot be"),

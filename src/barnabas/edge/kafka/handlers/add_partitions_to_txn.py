@@ -76,17 +76,16 @@ async def _add(broker: Broker, transaction: message.AddPartitionsToTxnTransactio
     names: list[TopicPartition] = []
     wrong: dict[TopicPartition, int] = {}
     places = (TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions)
+    may_use = version >= _BATCHED_FROM or broker.access.allows(
+        asked.session, Operation.WRITE, transactional_id(transaction.transactional_id)
+    )
     async for name in in_turns(places):
         names.append(name)
-        code = _wrong(broker, name, asked)
+        code = _wrong(broker, name, asked) if may_use else TransactionalIdAuthorizationFailed.kafka_code
         if code:
             wrong[name] = code
     if wrong:
         return {name: wrong.get(name, OperationNotAttempted.kafka_code) for name in names}
-    if version < _BATCHED_FROM and not broker.access.allows(
-        asked.session, Operation.WRITE, transactional_id(transaction.transactional_id)
-    ):
-        return dict.fromkeys(names, TransactionalIdAuthorizationFailed.kafka_code)
     who = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
     try:
         if transaction.verify_only:

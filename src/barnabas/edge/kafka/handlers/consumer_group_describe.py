@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.core.access.resources import Operation
 from barnabas.core.access.resources import group as group_of
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, TopicAuthorizationFailed
 from barnabas.core.groups.consumer.describe import DescribedConsumerGroup, DescribedConsumerMember
 from barnabas.core.groups.records import TopicPartitions
 from barnabas.edge.kafka.asked import Asked
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.edge.kafka.messages import consumer_group_describe as message
 
 _PER_TURN: Final = 20
+_UNSEEN: Final = "The group has described topic(s) that the client is not authorized to describe."
 
 
 @serves(CONSUMER_GROUP_DESCRIBE, 0, 1)
@@ -47,7 +48,8 @@ async def _describe(broker: Broker, group: str, session: Session, *, tells_opera
         broker.access.authorize(session, Operation.DESCRIBE, group_of(group))
         described = await broker.groups.describe_consumer_group(group)
         for name in sorted({name for member in described.members for name in _topics(broker, member)}):
-            broker.access.authorize_topic(session, Operation.DESCRIBE, name)  # one unseen hides the whole group
+            if not broker.access.sees_topic(session, Operation.DESCRIBE, name):  # one unseen hides the whole group
+                raise TopicAuthorizationFailed(_UNSEEN)
     except BarnabasError as error:
         return {"group_id": group, **refused(error), "authorized_operations": operations.NOT_ASKED}
     allowed = operations.allowed_on(broker.access, session, group_of(group), is_asked=tells_operations)

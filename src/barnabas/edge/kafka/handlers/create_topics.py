@@ -12,7 +12,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.core.access.resources import CLUSTER, Operation
-from barnabas.core.errors import BarnabasError, InvalidReplicaAssignment, InvalidRequest
+from barnabas.core.access.resources import topic as topic_of
+from barnabas.core.errors import (
+    BarnabasError,
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    TopicAuthorizationFailed,
+)
 from barnabas.core.metadata.topics import NewTopic
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of, refused
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.edge.kafka.messages import create_topics as message
 
 _PER_TURN = 5  # each is described, too
+_NOT_TOLD = -1
 _DESCRIBED_FROM = 5  # the version from which on a created topic is described
 
 
@@ -44,7 +51,7 @@ async def handle(broker: Broker, request: message.CreateTopicsRequest, asked: As
         if counts[topic.name] == 0:
             continue  # it was answered
         try:
-            if not broker.access.allows(asked.session, Operation.CREATE, CLUSTER):
+            if not broker.access.allows_unnamed(asked.session, Operation.CREATE, CLUSTER):
                 broker.access.authorize_topic(asked.session, Operation.CREATE, topic.name)
             broker.topics.check_new_partitions(partition_count)
             if counts[topic.name] > 1:
@@ -83,10 +90,15 @@ async def _create(broker: Broker, new: NewTopic, asked: Asked, *, validate_only:
         "replication_factor": created.replication_factor,
         **DONE,
     }
-    if asked.version >= _DESCRIBED_FROM:
+    if asked.version < _DESCRIBED_FROM:
+        return answer
+    if broker.access.allows_unnamed(asked.session, Operation.DESCRIBE_CONFIGS, topic_of(new.name)):
         given = {name: value for name, value in new.configs.items() if value is not None}  # null was refused
         described = describe_overrides(broker.image, broker.config, given)
         answer["configs"] = [_config(setting) for setting in sorted(described, key=lambda each: each.name)]
+    else:
+        answer["configs"], answer["topic_config_error_code"] = None, TopicAuthorizationFailed.kafka_code
+        answer["num_partitions"] = answer["replication_factor"] = _NOT_TOLD
     return answer
 
 

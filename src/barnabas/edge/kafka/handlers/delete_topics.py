@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.core.access.resources import CLUSTER, Operation
-from barnabas.core.errors import BarnabasError, InvalidRequest, TopicDeletionDisabled
+from barnabas.core.access.resources import topic as topic_of
+from barnabas.core.errors import BarnabasError, InvalidRequest, TopicAuthorizationFailed, TopicDeletionDisabled
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, answered_by, deadline_of, refused
 from barnabas.edge.kafka.registry import On, serves
@@ -40,12 +41,15 @@ async def handle(broker: Broker, request: message.DeleteTopicsRequest, asked: As
     answers: list[message.DeletableTopicResult] = []
     async for name, topic_id in in_turns(counts):
         try:
-            _check_key(name, topic_id, count=counts[name, topic_id], is_twice=(name, topic_id) in twice)
+            _check_key(name, topic_id, count=counts[name, topic_id])
             _authorize(broker, asked.session, name, topic_id)
+            if (name, topic_id) in twice:  # only now: it says which id a name has
+                raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
             async with answered_by(deadline):
                 answers.append(await _delete(broker, name, topic_id))
         except BarnabasError as error:
-            answers.append({"name": name, "topic_id": topic_id, **_refused(error, asked.version)})
+            told = _seen_name(broker, asked.session, topic_id) if isinstance(error, TopicAuthorizationFailed) else None
+            answers.append({"name": name or told, "topic_id": topic_id, **_refused(error, asked.version)})
     return {"responses": answers}
 
 
@@ -65,22 +69,30 @@ async def _named_and_by_id(broker: Broker, keys: Counter[Key]) -> set[Key]:
     return both
 
 
-def _check_key(name: str | None, topic_id: UUID | None, *, count: int, is_twice: bool) -> None:
+def _check_key(name: str | None, topic_id: UUID | None, *, count: int) -> None:
     if name is None and topic_id is None:
         raise InvalidRequest("Neither topic name nor id were specified.")
     if name is not None and topic_id is not None:
         raise InvalidRequest("You may not specify both topic name and topic id.")
     if count > 1:
         raise InvalidRequest("Duplicate topic name." if topic_id is None else "Duplicate topic id.")
-    if is_twice:
-        raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
 
 
 def _authorize(broker: Broker, session: Session, name: str | None, topic_id: UUID | None) -> None:
     topic = None if topic_id is None else broker.image.topics_by_id.get(topic_id)
     known = name if topic is None else topic.name
-    if known is not None and not broker.access.allows(session, Operation.DELETE, CLUSTER):
-        broker.access.authorize_topic(session, Operation.DELETE, known)
+    if known is None or broker.access.allows_unnamed(session, Operation.DELETE, CLUSTER):
+        return
+    if not broker.access.allows_topic(session, Operation.DELETE, known):
+        raise TopicAuthorizationFailed("not allowed: delete on this topic")  # whose name, by its id, stays unknown
+
+
+def _seen_name(broker: Broker, session: Session, topic_id: UUID | None) -> str | None:
+    """The name of a topic that the client may see, and not delete."""
+    topic = None if topic_id is None else broker.image.topics_by_id.get(topic_id)
+    if topic is None or not broker.access.permits(session, Operation.DESCRIBE, topic_of(topic.name)):
+        return None
+    return topic.name
 
 
 async def _delete(broker: Broker, name: str | None, topic_id: UUID | None) -> message.DeletableTopicResult:

@@ -39,7 +39,7 @@ async def handle(
     first = "" if cursor is None else cursor.topic_name
     is_all = not request.topics
     names = set(broker.image.topics) if is_all else {topic.name for topic in request.topics}
-    hidden = await _hidden(broker, asked, names)
+    hidden = await _hidden(broker, asked, names, is_named=not is_all)
     if is_all:
         names -= hidden
     if cursor is not None and (cursor.partition_index < 0 or (not is_all and first not in names)):
@@ -67,11 +67,11 @@ async def handle(
     return _page(topics, next_cursor=None)
 
 
-async def _hidden(broker: Broker, asked: Asked, names: set[str]) -> set[str]:
+async def _hidden(broker: Broker, asked: Asked, names: set[str], *, is_named: bool) -> set[str]:
     """The topics that the client may not see."""
     if broker.access.is_open:
         return set()
-    allows = broker.access.allows_topic
+    allows = broker.access.allows_topic if is_named else broker.access.sees_topic
     return {name async for name in in_turns(sorted(names)) if not allows(asked.session, Operation.DESCRIBE, name)}
 
 

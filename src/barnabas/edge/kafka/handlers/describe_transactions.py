@@ -48,7 +48,7 @@ async def _describe(broker: Broker, transactional_id: str, session: Session) -> 
             "producer_id": NO_PRODUCER_ID,
             "producer_epoch": NO_PRODUCER_EPOCH,
         }
-    seen = [each for each in record.partitions if broker.access.allows_topic(session, Operation.DESCRIBE, each[0])]
+    seen = [each for each in record.partitions if broker.access.sees_topic(session, Operation.DESCRIBE, each[0])]
     return {**_state(record), "topics": [{"topic": topic, "partitions": list(indexes)} for topic, indexes in seen]}
 
 

@@ -32,7 +32,7 @@ async def handle(broker: Broker, request: message.ElectLeadersRequest, asked: As
     else:
         wanted = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
     if not broker.access.allows(asked.session, Operation.ALTER, CLUSTER):
-        return _refuse_all(refusal_of(Operation.ALTER, CLUSTER), wanted)
+        return _refuse_all(refusal_of(Operation.ALTER, CLUSTER), [] if is_all else wanted)
     try:
         kind = ElectionType(request.election_type)
     except ValueError:

@@ -15,7 +15,7 @@ from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError, InvalidRequest, NotController, PrincipalDeserializationFailure
 from barnabas.edge.kafka.answering import MAX_REQUEST_BYTES, carry_out, read, write
 from barnabas.edge.kafka.asked import Asked
-from barnabas.edge.kafka.envelopes import codes_in, is_not_taken
+from barnabas.edge.kafka.envelopes import NODE_ITSELF, codes_in, is_not_taken
 from barnabas.edge.kafka.registry import FORWARDED, SERVED, On, serves
 from barnabas.services.broker import Broker
 from barnabas.services.session import Principal, Session
@@ -39,6 +39,7 @@ async def handle(broker: Broker, request: message.EnvelopeRequest, asked: Asked)
         session = _caller(request, asked.session)
         header = _header(request.request_data)
         session.client_id = header.client_id
+        session.request = header.api.name
         if not _leads(broker):
             raise NotController("this node is not the active controller")
         inner = await read(header, request.request_data)
@@ -74,6 +75,7 @@ def _caller(request: message.EnvelopeRequest, sender: Session) -> Session:
     )
     session.principal = Principal(principal.kind, principal.name)
     session.is_forwarded = True
+    session.is_node = session.principal == NODE_ITSELF.principal
     return session
 
 

@@ -30,7 +30,7 @@ async def handle(broker: Broker, request: message.ListGroupsRequest, asked: Aske
     except BarnabasError as error:
         return {"error_code": error.kafka_code}
     access, session = broker.access, asked.session
-    sees_all = access.allows(session, Operation.DESCRIBE, CLUSTER)
+    sees_all = access.allows_unnamed(session, Operation.DESCRIBE, CLUSTER)
     groups: list[message.ListedGroup] = [
         {
             "group_id": group.group,
@@ -40,6 +40,6 @@ async def handle(broker: Broker, request: message.ListGroupsRequest, asked: Aske
         }
         async for group in in_turns(listed)
         if (not states or group.state.lower() in states) and (not types or group.type.value.lower() in types)
-        if sees_all or access.allows(session, Operation.DESCRIBE, group_of(group.group))
+        if sees_all or access.allows_unnamed(session, Operation.DESCRIBE, group_of(group.group))
     ]
     return {"error_code": 0, "groups": groups}

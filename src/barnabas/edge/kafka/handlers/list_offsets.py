@@ -10,7 +10,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from barnabas.core.access.resources import CLUSTER, Operation
-from barnabas.core.errors import BarnabasError, InvalidRequest, LeaderNotAvailable, OffsetNotAvailable
+from barnabas.core.errors import (
+    BarnabasError,
+    InvalidRequest,
+    LeaderNotAvailable,
+    OffsetNotAvailable,
+    TopicAuthorizationFailed,
+)
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.letting_go import let_go_flat
@@ -61,8 +67,7 @@ Outcome = TimedOffset | BarnabasError
 async def handle(broker: Broker, request: message.ListOffsetsRequest, asked: Asked) -> message.ListOffsetsResponse:
     """See the module."""
     is_committed, is_replica = request.isolation_level == _READ_COMMITTED, request.replica_id >= 0
-    if is_replica:
-        broker.access.authorize(asked.session, Operation.CLUSTER_ACTION, CLUSTER)
+    may_all = is_replica and broker.access.allows(asked.session, Operation.CLUSTER_ACTION, CLUSTER)
     twice = await _wait_for_ends(broker, request, is_replica=is_replica)
     outcomes: dict[Key, Outcome] = {}
     is_leased = True
@@ -71,7 +76,10 @@ async def handle(broker: Broker, request: message.ListOffsetsRequest, asked: Ask
         for wanted in partitions:
             key = (name, wanted.partition_index)
             try:
-                broker.access.authorize_topic(asked.session, Operation.DESCRIBE, name)
+                if is_replica and not may_all:
+                    raise TopicAuthorizationFailed(f"not allowed: replicating topic '{name}'")
+                if not is_replica:
+                    broker.access.authorize_topic(asked.session, Operation.DESCRIBE, name)
                 if key in twice:
                     raise InvalidRequest(f"partition {wanted.partition_index} of '{name}' is named twice")
                 found = _find(

@@ -43,6 +43,8 @@ async def handle(
                 "transaction_state": record.state.label,
             }
             async for record in in_turns(found)
-            if broker.access.allows(asked.session, Operation.DESCRIBE, transactional_id(record.transactional_id))
+            if broker.access.allows_unnamed(
+                asked.session, Operation.DESCRIBE, transactional_id(record.transactional_id)
+            )
         ],
     }

@@ -48,8 +48,11 @@ _TOPIC_IDS_FROM: Final = 12  # the field is there from 10 on, but must not be us
 async def handle(broker: Broker, request: message.MetadataRequest, asked: Asked) -> message.MetadataResponse:
     """See the module."""
     if request.topics is None or (asked.version == 0 and not request.topics):
-        seen = [name for name in broker.image.topics if _may_see(broker, asked.session, name)]
-        topics = await _Topics(broker, request, asked).of(seen)
+        names = list(broker.image.topics)
+        if not broker.access.is_open:
+            sees, session = broker.access.sees_topic, asked.session
+            names = [name async for name in in_turns(names) if sees(session, Operation.DESCRIBE, name)]
+        topics = await _Topics(broker, request, asked).of(names)
     else:
         topics = await _asked_for(broker, request, asked)
     return {
@@ -70,7 +73,7 @@ def _broker(node: Node, listener: str) -> message.MetadataResponseBroker:
 
 
 def _may_see(broker: Broker, session: Session, name: str) -> bool:
-    return broker.access.is_open or broker.access.allows(session, Operation.DESCRIBE, topic_of(name))
+    return broker.access.allows_topic(session, Operation.DESCRIBE, name)
 
 
 async def _asked_for(
@@ -124,7 +127,7 @@ async def _create_missing(
             check_topic_name(name)
             if not may_create:
                 raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
-            if not broker.access.allows(session, Operation.CREATE, CLUSTER):
+            if not broker.access.allows_unnamed(session, Operation.CREATE, CLUSTER):
                 broker.access.authorize(session, Operation.CREATE, topic_of(name))
             if name == OFFSETS_TOPIC:
                 await broker.groups.create_topic()

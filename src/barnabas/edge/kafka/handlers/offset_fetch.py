@@ -96,7 +96,7 @@ async def _fetch(
         refused = _refused(error.kafka_code)
         return {"topics": [topic.answer(await topic.each(refused)) async for topic in in_turns(named)]}
     if topics is None:
-        seen = [each for each in fetched if access.allows_topic(session, Operation.DESCRIBE, each.topic)]
+        seen = [each async for each in in_turns(fetched) if access.sees_topic(session, Operation.DESCRIBE, each.topic)]
         return {"error_code": 0, "topics": await _all_topics(broker, seen, version)}
     rest = iter(fetched)
     unknown, unseen = _refused(UnknownTopicId.kafka_code), _refused(TopicAuthorizationFailed.kafka_code)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.access.resources import Operation
+from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.walking import over_partitions
@@ -41,7 +41,8 @@ def _end(
     broker: Broker, session: Session, topic: str, wanted: message.OffsetForLeaderPartition
 ) -> message.EpochEndOffset:
     try:
-        broker.access.authorize_topic(session, Operation.DESCRIBE, topic)
+        if not broker.access.allows_unnamed(session, Operation.CLUSTER_ACTION, CLUSTER):
+            broker.access.authorize_topic(session, Operation.DESCRIBE, topic)
         partition = broker.served.get_partition(topic, wanted.partition)
         check_leader_epoch(partition, wanted.current_leader_epoch)
         epoch, end_offset = partition.epoch_end(wanted.leader_epoch)

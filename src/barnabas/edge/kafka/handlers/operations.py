@@ -20,12 +20,12 @@ def allowed_on(access: Access, session: Session, resource: Resource, *, is_asked
         return NOT_ASKED
     if access.is_open:
         return _ALL[resource.type]
-    allowed = (each for each in OPERATIONS[resource.type] if access.allows(session, each, resource))
+    allowed = (each for each in OPERATIONS[resource.type] if access.permits(session, each, resource))
     return sum(1 << each for each in allowed)
 
 
 def allowed_on_cluster(access: Access, session: Session, *, is_asked: bool) -> int:
     """The same for the cluster; no bits if the client may not describe it."""
-    if is_asked and not access.allows(session, Operation.DESCRIBE, CLUSTER):
+    if is_asked and not access.permits(session, Operation.DESCRIBE, CLUSTER):
         return NOTHING
     return allowed_on(access, session, CLUSTER, is_asked=is_asked)

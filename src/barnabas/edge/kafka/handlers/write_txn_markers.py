@@ -30,8 +30,8 @@ async def handle(
     broker: Broker, request: message.WriteTxnMarkersRequest, asked: Asked
 ) -> message.WriteTxnMarkersResponse:
     """See the module."""
-    may = broker.access.allows(asked.session, Operation.CLUSTER_ACTION, CLUSTER) or broker.access.allows(
-        asked.session, Operation.ALTER, CLUSTER
+    may = broker.access.allows_unnamed(asked.session, Operation.ALTER, CLUSTER) or broker.access.allows(
+        asked.session, Operation.CLUSTER_ACTION, CLUSTER
     )
     return {"markers": [await _write(broker, marker, is_allowed=may) async for marker in in_turns(request.markers)]}
 

@@ -65,16 +65,13 @@ IGNORED_NAMES: Final = frozenset(_IGNORED.split())
 IGNORED_PREFIXES: Final = ("confluent.", "zookeeper.")
 
 _HARMLESS_VALUES: Final = {
-    "allow.everyone.if.no.acl.found": ("true",),
     "alter.config.policy.class.name": (),
-    "authorizer.class.name": (),
     "client.quota.callback.class": (),
     "create.topic.policy.class.name": (),
     "max.connection.creation.rate": (str(2**31 - 1),),
     "principal.builder.class": (),
     "remote.log.storage.system.enable": ("false",),
     "security.inter.broker.protocol": ("PLAINTEXT",),
-    "super.users": (),
 }
 """Refused names, with the values that are ignored nevertheless (an empty value is always one of them)."""
 

@@ -65,7 +65,8 @@ class Listening:
     def allows(self, session: Session, operation: Operation, resource: Resource) -> bool:
         if operation is Operation.CLUSTER_ACTION:
             return self._allows_nodes
-        self.sessions.append(session)
+        if operation is Operation.CREATE:
+            self.sessions.append(session)
         return True
 
     def allows_any(self, session: Session, operation: Operation, kind: ResourceType) -> bool:
@@ -81,6 +82,20 @@ def test_its_caller_is_the_client_of_the_other_node() -> None:
         assert [str(session.principal) for session in rules.sessions] == ["User:alice"] * 2
         assert [session.client_host for session in rules.sessions] == ["/10.0.0.7", "/::1"]
         assert [(session.client_id, session.is_forwarded) for session in rules.sessions] == [("c", True)] * 2
+
+    run(scenario)
+
+
+def test_only_a_node_can_be_the_caller_that_nodes_are() -> None:
+    async def scenario(broker: Broker) -> None:
+        rules = Listening(allows_nodes=True)
+        broker.access.use(rules)
+        node = write_principal(PrincipalData("Node", "itself"))
+        await send(broker, inner(**NEW_TOPIC))
+        await send(broker, inner(**NEW_TOPIC), request_principal=node)
+        assert [session.is_node for session in rules.sessions] == [False, True]
+        broker.access.use(Listening(allows_nodes=False))
+        assert await send(broker, inner(**NEW_TOPIC), request_principal=node) == {"error_code": 31}
 
     run(scenario)
 
