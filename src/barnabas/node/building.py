@@ -12,6 +12,7 @@ from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.runtime.repairing import Repairing
 from barnabas.runtime.replicating.fetchers import Fetchers
 from barnabas.runtime.replicating.session import Self
+from barnabas.services.access import Access
 from barnabas.services.broker import Broker, ReplicaParts
 from barnabas.services.controller import Controller, Formation
 from barnabas.services.controller_partitions import PartitionRules
@@ -25,6 +26,7 @@ from barnabas.services.membership import Membership, MembershipConfig
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.quorum import QuorumService
+from barnabas.services.quotas import QuotaConfig, Quotas
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.live_config import LiveConfig
@@ -81,6 +83,9 @@ def build_broker(
     metadata.subscribe(coordinators.apply)
     metadata.subscribe(transactions.apply)
     live.subscribe(lambda settings: coordinators.configure(GroupConfig.of(settings.groups)))
+    access = Access()
+    quotas = Quotas(metadata, QuotaConfig.of(config.quotas), access=access)
+    metadata.subscribe(quotas.apply)
     return Broker(
         config=config,
         live=live,
@@ -100,6 +105,8 @@ def build_broker(
         transactions=transactions,
         controller=controller,
         membership=membership,
+        access=access,
+        quotas=quotas,
         quorum=QuorumService(metadata, None if neighbours is None else neighbours.voters),
         link=None if neighbours is None else neighbours.controller,
         replicas=replicas,

@@ -4,6 +4,7 @@ An edge makes one session for each connection, which is passed to everything don
 connection are of one client: the client id is that of the request being handled.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 
@@ -28,6 +29,10 @@ ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 _UNNAMED: Final = Software()
 
 
+def _nobody(seconds: float) -> None:
+    """A client that is not connected to this node cannot be held here."""
+
+
 class Session:
     """One client, for as long as it is connected."""
 
@@ -35,8 +40,10 @@ class Session:
         "client_id",
         "is_for_controllers",
         "is_forwarded",
+        "is_node",
         "listener",
         "local",
+        "mute",
         "peer",
         "principal",
         "software",
@@ -49,12 +56,14 @@ class Session:
         self.listener = listener  # the name of the listener that it came through
         self.is_for_controllers = is_for_controllers  # that listener
         self.is_forwarded = False  # whether the client asked another node, which has checked what is its own to check
+        self.is_node = False  # whether it is a node of the cluster
         self.peer = peer
         self.local = local
         self.principal = ANONYMOUS
         self.client_id: str | None = None
         self.software = _UNNAMED
         self.throttle_ms = 0  # how long its quota asks it to wait, which the next answer tells it; 0 without quotas
+        self.mute: Callable[[float], None] = _nobody  # takes nothing more from it for so many seconds
 
     @property
     def client_host(self) -> str:

@@ -20,6 +20,7 @@ from barnabas.services.settings.catalogue.field import About, settings_of
 from barnabas.services.settings.catalogue.group_settings import GroupSettings
 from barnabas.services.settings.catalogue.listener import Listener, check_protocols, parse_listeners
 from barnabas.services.settings.catalogue.quorum_settings import QuorumSettings
+from barnabas.services.settings.catalogue.quota_settings import QuotaSettings
 from barnabas.services.settings.catalogue.replica_settings import ReplicaSettings
 from barnabas.services.settings.catalogue.setting import (
     Setting,
@@ -292,6 +293,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     groups: GroupSettings = GroupSettings()
     quorum: QuorumSettings = QuorumSettings()
+    quotas: QuotaSettings = QuotaSettings()
     replicas: ReplicaSettings = ReplicaSettings()
     transactions: TransactionSettings = TransactionSettings()
     unused: UnusedSettings = UnusedSettings()
@@ -385,6 +387,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 _PARTS: Final[Mapping[str, Mapping[str, Setting]]] = {
     "groups": settings_of(GroupSettings),
     "quorum": settings_of(QuorumSettings),
+    "quotas": settings_of(QuotaSettings),
     "replicas": settings_of(ReplicaSettings),
     "transactions": settings_of(TransactionSettings),
     "unused": settings_of(UnusedSettings),
