@@ -51,7 +51,7 @@ class QuotaConfig(NamedTuple):
     """What the settings say."""
 
     burst_s: float
-    max_hold_s: float
+    window_s: float
     mutation_burst_s: float
     max_tracked: int
 
@@ -60,7 +60,7 @@ class QuotaConfig(NamedTuple):
         size_s = float(settings.quota_window_size_seconds)
         return cls(
             burst_s=(settings.quota_window_num - 1) * size_s,
-            max_hold_s=size_s,
+            window_s=size_s,
             mutation_burst_s=float(
                 settings.controller_quota_window_num * settings.controller_quota_window_size_seconds
             ),
@@ -214,26 +214,31 @@ class Quotas:
             self._hold(session, PRODUCER_BYTE_RATE, allowance.take(size, now_s=_now_s()))
 
     def most_to_consume(self, session: Session, max_bytes: int) -> int:
-        """How many bytes one answer to a client may have: no more than it may ever use at once."""
+        """How many bytes one answer to a client may have: those of one window, so that its rate is even.
+
+        In Kafka it is those of all windows.
+        """
         allowance = self.of(session).consuming
-        return max_bytes if allowance is None else max(min(max_bytes, int(allowance.limit * allowance.burst_s)), 1)
+        return max_bytes if allowance is None else max(min(max_bytes, int(allowance.limit * self._config.window_s)), 1)
 
     def may_consume(self, session: Session, size: int) -> bool:
         """Whether a client may be sent so many bytes now; if not, they do not count, and it is held.
 
-        What is larger than all that a client may use at once is sent when it has used nothing else, and waited for
-        afterwards: else it would never be.
+        What is larger than all that a client may use at once is sent when it need not wait for anything else, and
+        waited for afterwards: else it would never be.
         """
         allowance = self.of(session).consuming
         if allowance is None:
             return True
         now_s = _now_s()
-        is_idle = allowance.is_idle(now_s=now_s)
+        owed_s = allowance.delay_s(now_s=now_s)
+        is_oversized = size > allowance.limit * allowance.burst_s
         delay_s = allowance.take(size, now_s=now_s)
-        self._hold(session, CONSUMER_BYTE_RATE, delay_s)
-        if delay_s == 0.0 or is_idle:
+        if delay_s == 0.0 or (is_oversized and owed_s == 0.0):
+            self._hold(session, CONSUMER_BYTE_RATE, delay_s)
             return True
         allowance.put_back(size)
+        self._hold(session, CONSUMER_BYTE_RATE, owed_s if is_oversized else delay_s)
         return False
 
     def consume_more(self, session: Session, size: int) -> None:
@@ -257,7 +262,7 @@ class Quotas:
         allowance = self.of(session).time
         if allowance is not None:
             delay_s = allowance.delay_s(now_s=_now_s())
-            self._hold(session, REQUEST_PERCENTAGE, min(delay_s, self._config.max_hold_s))
+            self._hold(session, REQUEST_PERCENTAGE, min(delay_s, self._config.window_s))
 
     def mutate(self, session: Session, count: int, *, is_strict: bool) -> None:
         """A client is about to change so many partitions. If it `is_strict` and over its quota, that is refused."""
@@ -281,7 +286,7 @@ class Quotas:
         if limit is None:
             return 0.0
         allowance = self._track(CONNECTION_CREATION_RATE, ip, limit, burst_s=self._config.burst_s)
-        delay_s = min(allowance.take(1, now_s=_now_s()), self._config.max_hold_s)
+        delay_s = min(allowance.take(1, now_s=_now_s()), self._config.window_s)
         if delay_s > 0.0:
             allowance.put_back(1)
             self._count(CONNECTION_CREATION_RATE, throttle_ms(delay_s))
