@@ -30,6 +30,7 @@ from barnabas.services.membership import Membership, MembershipConfig
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.quorum import QuorumService
+from barnabas.services.quotas import QuotaConfig, Quotas
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.live_config import LiveConfig
@@ -87,6 +88,9 @@ def build_broker(
     metadata.subscribe(coordinators.apply)
     metadata.subscribe(transactions.apply)
     live.subscribe(lambda settings: coordinators.configure(GroupConfig.of(settings.groups)))
+    access = Access()
+    quotas = Quotas(metadata, QuotaConfig.of(config.quotas), access=access)
+    metadata.subscribe(quotas.apply)
     return Broker(
         config=config,
         live=live,
@@ -108,6 +112,7 @@ def build_broker(
         membership=membership,
         access=access,
         acls=acls,
+        quotas=quotas,
         quorum=QuorumService(metadata, None if neighbours is None else neighbours.voters),
         link=None if neighbours is None else neighbours.controller,
         replicas=replicas,

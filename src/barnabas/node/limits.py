@@ -1,8 +1,9 @@
 """What the settings of a broker say to parts of its node that know no settings: connections and maintenance."""
 
-from barnabas.runtime.connections import ConnectionLimits
+from barnabas.runtime.connections import Connection, ConnectionLimits
 from barnabas.runtime.maintenance import MaintenanceConfig
 from barnabas.runtime.memory import max_unread_bytes
+from barnabas.services.broker import Broker
 from barnabas.services.settings.broker_checks import per_ip_overrides
 from barnabas.services.settings.broker_config import BrokerConfig
 
@@ -36,3 +37,11 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
     )
+
+
+def hold_s(broker: Broker, connection: Connection) -> float:
+    """For how long a new connection is held, and then closed, because too many come from its address."""
+    quotas = broker.quotas
+    if not quotas.is_on_for_ips or broker.config.is_for_controllers(connection.listener):
+        return 0.0
+    return quotas.connect(connection.ip)

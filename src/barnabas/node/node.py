@@ -7,6 +7,7 @@ A node is given its disk, clock, dice and threads, so that the very same node ru
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +20,7 @@ from barnabas.core.model import TopicPartition
 from barnabas.core.raft import voters as raft
 from barnabas.edge.kafka.server import KafkaServer
 from barnabas.node.building import build_broker
-from barnabas.node.limits import connection_limits, maintenance_config
+from barnabas.node.limits import connection_limits, hold_s, maintenance_config
 from barnabas.node.listening import advertised_elsewhere, bind, check_resolvable, endpoint_of
 from barnabas.node.neighbours import LIMITS, Neighbours, raft_config
 from barnabas.node.ports import Ports
@@ -92,7 +93,9 @@ class Node:
                 watch.on_offline = self._stop_from_any_thread()
             broker = self._build(metadata, logs, neighbours)
             server = KafkaServer(broker)
-            connections = Connections(server, connection_limits(broker.live.current), tasks)
+            connections = Connections(
+                server, connection_limits(broker.live.current), tasks, hold_s=partial(hold_s, broker)
+            )
             endpoints = await self._take_addresses(connections, data_dir)
             flushing = tasks.create_task(logs.flusher.run())
             work: list[asyncio.Task[None]] = []
@@ -381,6 +384,7 @@ def _report(broker: Broker, *parts: Reporter) -> None:
         broker.groups,
         broker.transactions,
         broker.produce.record_checks,
+        broker.quotas,
     )
     if broker.replicas is not None:
         own = (*own, broker.replicas.repairing)

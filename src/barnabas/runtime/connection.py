@@ -11,6 +11,9 @@ that what a client pipelines takes effect in the order it was sent.
 Turns: after `FRAMES_PER_TURN` frames the other connections are served before this one continues, after fewer if others
 were served just now.
 
+Held: a connection that is muted is not read, and what was received is not handled, until its time is over; its answers
+leave. One that is held from the start (`Connections.hold_s`) is closed then, and never read.
+
 Must not know: what is in a frame.
 """
 
@@ -113,6 +116,7 @@ class Connection(asyncio.BufferedProtocol):
         self._left = FRAMES_PER_TURN  # to be taken in this turn
         self._is_paused = False
         self._is_yielding = False
+        self._muting: asyncio.TimerHandle | None = None  # while it is muted
         self._is_closed = False
         self._is_closing = False
         self._tasks: dict[asyncio.Task[None], Coroutine[Any, Any, Any]] = {}
@@ -141,11 +145,17 @@ class Connection(asyncio.BufferedProtocol):
             on_drained=self._note_drained,
             on_failed=self._note_unreadable,
         )
+        if self._all.hold_s is not None and (hold_s := self._all.hold_s(self)) > 0.0:
+            self._pause()
+            self._muting = self._all.loop.call_later(hold_s, self.abort)
+            return
         self._handler = self._all.edge.accept(self)
         self.last_frame_at = self._all.loop.time()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._is_closed = True
+        if self._muting is not None:
+            self._muting.cancel()
         if not self._all.note_lost(self):
             return  # it was never let in
         for slot in self._slots:
@@ -282,7 +292,7 @@ class Connection(asyncio.BufferedProtocol):
             position = stop
         if position > begin:
             self.last_frame_at = self._all.loop.time()
-        if self._ready and (not self._is_yielding or len(self._ready) >= ANSWERS_PER_WRITE):
+        if self._ready and (not self._is_yielding or self._muting is not None or len(self._ready) >= ANSWERS_PER_WRITE):
             self._write_ready()
         return position
 
@@ -345,7 +355,27 @@ class Connection(asyncio.BufferedProtocol):
             self._is_yielding = True
             self._all.loop.call_soon(self._take_turn)
 
+    def mute(self, seconds: float, on_end: Callable[[], None]) -> None:
+        """Take nothing more from the client for so long, or for longer if it is muted for longer already."""
+        loop = self._all.loop
+        until = loop.time() + seconds
+        if self._is_closed or (self._muting is not None and self._muting.when() >= until):
+            return
+        if self._muting is not None:
+            self._muting.cancel()
+        self._pause()
+        self._left = 0  # of the frames that are being taken, this is the last
+        self._is_yielding = True
+        self._muting = loop.call_at(until, self._unmute, on_end)
+
+    def _unmute(self, on_end: Callable[[], None]) -> None:
+        self._muting = None
+        on_end()
+        self._take_turn()
+
     def _take_turn(self) -> None:
+        if self._muting is not None:
+            return
         self._is_yielding = False
         self._begin_turn()
         self.go_on()

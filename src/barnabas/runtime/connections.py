@@ -6,7 +6,7 @@ and a connection that makes others wait without progress is closed. One connecti
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET, socket
 from typing import Final
@@ -30,7 +30,15 @@ HURRY: Final = 10  # a client that does not read is given this part of the time 
 class Connections:
     """All connections: `bind` binds a listener, `serve` accepts clients, `close` closes everything."""
 
-    def __init__(self, edge: Edge, limits: ConnectionLimits, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self,
+        edge: Edge,
+        limits: ConnectionLimits,
+        tasks: asyncio.TaskGroup,
+        *,
+        hold_s: Callable[[Connection], float] | None = None,
+    ) -> None:
+        """`hold_s`: for how many seconds a new connection is held and then closed, as too many come; 0: let it in."""
         self.edge = edge
         self.limits = limits
         self.tasks = tasks
@@ -45,6 +53,7 @@ class Connections:
         self.received_bytes = 0
         self.served_last: Connection | None = None
         self.shared_at = 0.0  # when that was another one than before
+        self.hold_s = hold_s
         self._crowd = Crowd()
         self._lost = asyncio.Event()
         self._servers: dict[str, asyncio.Server] = {}  # by the name of the listener

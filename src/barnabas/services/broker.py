@@ -27,6 +27,7 @@ from barnabas.services.membership import Membership
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
 from barnabas.services.quorum import QuorumService
+from barnabas.services.quotas import Quotas
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.live_config import LiveConfig
@@ -69,6 +70,7 @@ class Broker:
     membership: Membership | None = None
     access: Access = field(default_factory=Access)
     acls: Acls | None = None  # None: there is no authorizer
+    quotas: Quotas = field(default_factory=Quotas)
     metrics: Metrics = field(default_factory=Metrics)
     own_addresses: OwnAddresses = field(default_factory=OwnAddresses)
     quorum: QuorumService | None = None

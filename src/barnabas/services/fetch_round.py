@@ -159,6 +159,16 @@ class FetchRound:
     def session_id(self) -> int:
         return NO_SESSION if self._session is None else self._session.session_id
 
+    @property
+    def size(self) -> int:
+        """Bytes of records that were found."""
+        return self._size
+
+    @property
+    def is_first_of_session(self) -> bool:
+        """Whether this request has begun its session."""
+        return self._session is not None and not goes_on(self._request)
+
     # Whether it can be answered
 
     @property

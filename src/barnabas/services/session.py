@@ -4,6 +4,7 @@ An edge makes one session for each connection, which is passed to everything don
 connection are of one client: the client id is that of the request being handled.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 
@@ -28,6 +29,10 @@ ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 _UNNAMED: Final = Software()
 
 
+def _nobody(seconds: float) -> None:
+    """A client that is not connected to this node cannot be held here."""
+
+
 class Session:
     """One client, for as long as it is connected."""
 
@@ -38,6 +43,7 @@ class Session:
         "is_node",
         "listener",
         "local",
+        "mute",
         "peer",
         "principal",
         "request",
@@ -59,6 +65,7 @@ class Session:
         self.request = ""  # what it asks for now, for the audit log: the name of the API
         self.software = _UNNAMED
         self.throttle_ms = 0  # how long its quota asks it to wait, which the next answer tells it; 0 without quotas
+        self.mute: Callable[[float], None] = _nobody  # takes nothing more from it for so many seconds
 
     @property
     def client_host(self) -> str:

@@ -43,6 +43,12 @@ class PolicyViolation(BarnabasError):
     kafka_code = 44
 
 
+class ThrottlingQuotaExceeded(BarnabasError):
+    """A change that the client's quota does not leave room for now; it may be tried again later."""
+
+    kafka_code = 89
+
+
 class OperationNotAttempted(BarnabasError):
     """Nothing was tried, because another part of the request is invalid."""
 

@@ -52,6 +52,7 @@ class Fetching:
 
     def __init__(self, broker: Broker) -> None:
         self._leaders = CurrentLeaders(broker)
+        self._quotas = broker.quotas
         self._rounds = FetchRounds(
             broker.fetch,
             broker.fetch_sessions,
@@ -71,6 +72,8 @@ class Fetching:
             reading = read_fetch_in_steps(frame, header.body_at, len(frame), header.version)
             return self._take_turns(header, reading, connection, session)
         request = read_fetch(frame, header.body_at, len(frame), header.version)
+        if self._quotas.is_on:
+            request = self._within_quota(request, session)
         if self._rounds.takes_turns(request):
             return self._take_turns(header, _read_already(request), connection, session)
         try:
@@ -94,8 +97,14 @@ class Fetching:
     # One answer
 
     def _answer_when_ready(self, header: RequestHeader, session: Session, begun: FetchRound, slot: Slot) -> None:
-        poll = LongPoll(begun, lambda: slot.continue_with(self._answer(header, session, begun)))
+        poll = LongPoll(begun, lambda: slot.continue_with(self._answer_later(header, session, begun)))
         slot.on_close, slot.on_hurry = poll.cancel, poll.hurry
+
+    def _answer_later(self, header: RequestHeader, session: Session, begun: FetchRound) -> "Answer | Work":
+        """The same after a wait: the time it takes counts, too."""
+        if self._quotas.is_on:
+            return self._quotas.measure(session, lambda: self._answer(header, session, begun))
+        return self._answer(header, session, begun)
 
     def _answer(self, header: RequestHeader, session: Session, begun: FetchRound) -> "Answer | Work":
         """The answer, or the work of reading it from the disk."""
@@ -108,6 +117,9 @@ class Fetching:
         return self._encode(header, session, begun)
 
     def _encode(self, header: RequestHeader, session: Session, begun: FetchRound) -> Answer:
+        is_limited = self._quotas.is_on and not begun.is_replica
+        if is_limited and not self._quotas.may_consume(session, begun.size):
+            return self._encode_throttled(header, session, begun)
         told: dict[str | UUID, list[FetchedPartition]] = {}
         has_refusals = False
         for key, found in begun.found.items():
@@ -125,6 +137,24 @@ class Fetching:
             throttle_ms=session.throttle_ms,
             endpoints=endpoints,
         )
+        size = sum(map(len, body))
+        if is_limited:
+            self._quotas.consume_more(session, size - begun.size)
+        return [answer_head(header, size), *body]
+
+    def _within_quota(self, request: FetchRequest, session: Session) -> FetchRequest:
+        """A request for no more than its client may ever be sent at once. A follower is no client."""
+        if request.replica_id >= 0:
+            return request
+        return request._replace(max_bytes=self._quotas.most_to_consume(session, request.max_bytes))
+
+    def _encode_throttled(self, header: RequestHeader, session: Session, begun: FetchRound) -> Answer:
+        """The answer to a client that is held: nothing. It begins another session if it had not begun one already."""
+        session_id = begun.session_id
+        if begun.is_first_of_session:
+            self._rounds.sessions.end(session_id)
+            session_id = NO_SESSION
+        body = write_fetch(header.version, [], session_id=session_id, throttle_ms=session.throttle_ms)
         return [answer_head(header, sum(map(len, body))), *body]
 
     def _name_leaders(
@@ -156,6 +186,8 @@ class Fetching:
         taking: FetchInTurns,
     ) -> Answer:
         request = await finish(reading)
+        if self._quotas.is_on:
+            request = self._within_quota(request, session)
         try:
             begun = await taking.begin(request)
         except BarnabasError as error:
@@ -169,6 +201,9 @@ class Fetching:
             let_go_flat(begun.wanted, begun.found)
 
     async def _encode_in_turns(self, header: RequestHeader, session: Session, begun: FetchRound) -> Answer:
+        is_limited = self._quotas.is_on and not begun.is_replica
+        if is_limited and not self._quotas.may_consume(session, begun.size):
+            return self._encode_throttled(header, session, begun)
         told: dict[str | UUID, list[FetchedPartition]] = {}
         async for key, found in in_turns(begun.found.items()):
             if begun.is_told(key, found):
@@ -186,7 +221,10 @@ class Fetching:
         )
         body = await finish(steps)
         let_go(topics)
-        return [answer_head(header, sum(map(len, body))), *body]
+        size = sum(map(len, body))
+        if is_limited:
+            self._quotas.consume_more(session, size - begun.size)
+        return [answer_head(header, size), *body]
 
 
 def _encode_refusal(header: RequestHeader, session: Session, error: BarnabasError) -> Answer:

@@ -26,7 +26,13 @@ from barnabas.runtime.connections import Answer
 from barnabas.runtime.controller_link import RETRY_S
 from barnabas.runtime.letting_go import let_go
 from barnabas.services.broker import Broker
-from barnabas.wire.apis import DESCRIBE_QUORUM, LIST_PARTITION_REASSIGNMENTS
+from barnabas.wire.apis import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_QUORUM,
+    LIST_PARTITION_REASSIGNMENTS,
+)
 from barnabas.wire.errors import MalformedAnswer
 from barnabas.wire.frame import LENGTH_SIZE, RequestHeader
 from barnabas.wire.requests import frame_request
@@ -42,6 +48,9 @@ READS: Final = frozenset({DESCRIBE_QUORUM.key, LIST_PARTITION_REASSIGNMENTS.key}
 """These change nothing: they may be sent again if an answer is lost, and there is nothing to wait for. So may a request
 that is only to be validated. No other: a topic would be created or deleted twice, and a setting that was altered again
 meanwhile would be undone."""
+
+MUTATIONS: Final = frozenset({CREATE_TOPICS.key, DELETE_TOPICS.key, CREATE_PARTITIONS.key})
+"""These count for controller_mutation_rate. The answer to each begins with the throttle time."""
 
 _ID_SIZE: Final = 4
 
@@ -116,6 +125,7 @@ class Forwarding:
                 raise
             except BarnabasError as error:
                 return [*await write(header, request, self._refusal(header, request, asked, error))]
+            self._hold(header, data, asked)
             return [_length_of(data), header.correlation_id.to_bytes(_ID_SIZE, "big", signed=True), data[_ID_SIZE:]]
         answers: list[Values] = []
         if own.rest.resources:
@@ -125,6 +135,13 @@ class Forwarding:
                 answers = self._refusal(header, own.rest, asked, error)["responses"]
         values = {**own.merged(answers), "throttle_time": asked.session.throttle_ms}
         return [*await write(header, request, values)]
+
+    def _hold(self, header: RequestHeader, data: bytes, asked: Asked) -> None:
+        """Hold a client that the controller has told to wait: its quota of changes is counted there."""
+        if header.api.key in MUTATIONS and self._broker.quotas.is_on:
+            throttle_ms = throttle_ms_in(header, data)
+            if throttle_ms > 0:
+                self._broker.quotas.hold(asked.session, throttle_ms)
 
     async def _send_rest(self, header: RequestHeader, rest: Any, asked: Asked, times: Times) -> list[Values]:
         """What is left of a request for settings, when this node has taken its own part."""
@@ -150,3 +167,10 @@ class Forwarding:
 
 def _length_of(data: Buffer) -> bytes:
     return len(data).to_bytes(LENGTH_SIZE, "big")
+
+
+def throttle_ms_in(header: RequestHeader, data: Buffer) -> int:
+    """The throttle time in the answer to one of `MUTATIONS`, a frame without its length."""
+    is_flexible = header.version >= header.api.flexible_from
+    at = _ID_SIZE + is_flexible  # behind the header, which then ends with its tagged fields: none
+    return int.from_bytes(data[at : at + _ID_SIZE], "big", signed=True)

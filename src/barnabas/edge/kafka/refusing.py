@@ -9,6 +9,7 @@ from barnabas.core.errors import BarnabasError
 from barnabas.core.metadata.image import Image
 from barnabas.edge.kafka.handlers.outcome import refused
 from barnabas.wire.apis import (
+    ALTER_CLIENT_QUOTAS,
     ALTER_CONFIGS,
     CREATE_ACLS,
     CREATE_PARTITIONS,
@@ -80,12 +81,25 @@ def _elect_leaders(request: Any, outcome: Outcome, image: Image) -> Values:
     return {"error_code": outcome["error_code"], "replica_election_results": results}
 
 
+def _alter_client_quotas(request: Any, outcome: Outcome, _image: Image) -> Values:
+    return {
+        "entries": [
+            {
+                "entity": [{"entity_type": each.entity_type, "entity_name": each.entity_name} for each in entry.entity],
+                **outcome,
+            }
+            for entry in request.entries
+        ]
+    }
+
+
 _BY_ITEM: Final[dict[int, Refuse]] = {
     CREATE_ACLS.key: _create_acls,
     DELETE_ACLS.key: _delete_acls,
     CREATE_TOPICS.key: _create_topics,
     DELETE_TOPICS.key: _delete_topics,
     CREATE_PARTITIONS.key: _create_partitions,
+    ALTER_CLIENT_QUOTAS.key: _alter_client_quotas,
     ALTER_CONFIGS.key: _alter_configs,
     INCREMENTAL_ALTER_CONFIGS.key: _alter_configs,
     ELECT_LEADERS.key: _elect_leaders,

@@ -57,13 +57,24 @@ class KafkaServer:
 class KafkaClient:
     """Handles the frames of one connection."""
 
-    __slots__ = ("_broker", "_connection", "_fetching", "_forwarding", "_producing", "_requests", "_served", "session")
+    __slots__ = (
+        "_broker",
+        "_connection",
+        "_fetching",
+        "_forwarding",
+        "_producing",
+        "_quotas",
+        "_requests",
+        "_served",
+        "session",
+    )
 
     def __init__(self, server: KafkaServer, connection: Connection) -> None:
         self._broker = server.broker
         self._producing = server.producing
         self._fetching = server.fetching
         self._forwarding = server.forwarding
+        self._quotas = server.broker.quotas
         self._requests = server.requests
         self._connection = connection
         self.session = Session(
@@ -72,6 +83,7 @@ class KafkaClient:
             local=connection.local,
             is_for_controllers=server.broker.config.is_for_controllers(connection.listener),
         )
+        self.session.mute = self._mute
         self._served = served_on(listeners_of(self.session))
 
     def may_overlap(self, frame: memoryview) -> bool:
@@ -82,13 +94,36 @@ class KafkaClient:
         """See `runtime.connections.Handler`."""
         size = len(frame)
         header = read_request_header(frame, 0, size, self._served)
-        api, version, _, client_id, _ = header
+        api, _, _, client_id, _ = header
         session = self.session
         session.client_id = client_id
         session.request = api.name
         self._requests[api.key] += 1
+        if self._quotas.is_on:
+            return self._handle_within_quotas(header, frame, size)
         if api is PRODUCE:
             return self._producing.handle(header, frame, session)
+        return self._dispatch(header, frame, size)
+
+    def _handle_within_quotas(self, header: RequestHeader, frame: memoryview, size: int) -> Any:
+        """The same for clients that may have quotas: count what they use, and hold those over one."""
+        session, quotas = self.session, self._quotas
+        quotas.begin(session)
+        if header.api is PRODUCE:
+            quotas.produce(session, size)
+            return quotas.measure(session, lambda: self._producing.handle(header, frame, session))
+        return quotas.measure(session, lambda: self._dispatch(header, frame, size))
+
+    def _mute(self, seconds: float) -> None:
+        self._connection.mute(seconds, self._end_throttle)
+
+    def _end_throttle(self) -> None:
+        self.session.throttle_ms = 0
+
+    def _dispatch(self, header: RequestHeader, frame: memoryview, size: int) -> Any:
+        """Handle anything but a Produce."""
+        api, version, _, _, _ = header
+        session = self.session
         if size > MAX_REQUEST_BYTES:
             _check_size(api, size)
         if api is FETCH and not session.is_for_controllers:

@@ -21,6 +21,7 @@ from barnabas.services.settings.catalogue.field import About, settings_of
 from barnabas.services.settings.catalogue.group_settings import GroupSettings
 from barnabas.services.settings.catalogue.listener import Listener, check_protocols, parse_listeners
 from barnabas.services.settings.catalogue.quorum_settings import QuorumSettings
+from barnabas.services.settings.catalogue.quota_settings import QuotaSettings
 from barnabas.services.settings.catalogue.replica_settings import ReplicaSettings
 from barnabas.services.settings.catalogue.setting import (
     Setting,
@@ -294,6 +295,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     access: AccessSettings = AccessSettings()
     groups: GroupSettings = GroupSettings()
     quorum: QuorumSettings = QuorumSettings()
+    quotas: QuotaSettings = QuotaSettings()
     replicas: ReplicaSettings = ReplicaSettings()
     transactions: TransactionSettings = TransactionSettings()
     unused: UnusedSettings = UnusedSettings()
@@ -388,6 +390,7 @@ _PARTS: Final[Mapping[str, Mapping[str, Setting]]] = {
     "access": settings_of(AccessSettings),
     "groups": settings_of(GroupSettings),
     "quorum": settings_of(QuorumSettings),
+    "quotas": settings_of(QuotaSettings),
     "replicas": settings_of(ReplicaSettings),
     "transactions": settings_of(TransactionSettings),
     "unused": settings_of(UnusedSettings),

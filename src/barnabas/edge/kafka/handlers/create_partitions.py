@@ -1,6 +1,8 @@
 """CreatePartitions, versions 0 to 3. Differs from Kafka: topics are grown one after another.
 
-As in Kafka a request for too many partitions is refused; here that is a setting, `max.new.partitions.per.request`.
+As in Kafka a request for too many partitions is refused; here that is a setting, `max.new.partitions.per.request`. New
+partitions count for the quota `controller_mutation_rate`; a topic over it is refused from version 3 on, and before that
+its client is only held.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from barnabas.wire.apis import CREATE_PARTITIONS
 
 if TYPE_CHECKING:
     from barnabas.edge.kafka.messages import create_partitions as message
+
+_STRICT_FROM = 3  # the version from which on a client knows the error of a quota that is used up
 
 
 @serves(CREATE_PARTITIONS, 0, 3, on=On.ALL, is_forwarded=True)
@@ -41,6 +45,9 @@ async def handle(
             broker.topics.check_new_partitions(partition_count)
             if counts[topic.name] > 1:
                 raise InvalidRequest("Duplicate topic name.")
+            if broker.quotas.is_on and not request.validate_only:
+                growth = broker.topics.growth_of(topic.name, topic.count)
+                broker.quotas.mutate(asked.session, growth, is_strict=asked.version >= _STRICT_FROM)
             async with answered_by(deadline):
                 await _grow(broker, topic, validate_only=request.validate_only)
             answers.append({"name": topic.name, **DONE})

@@ -3,7 +3,9 @@
 Differs from Kafka: the topics of a request are created one after another, each whole or not at all, and are served
 when the answer comes; topics after the one that ran out of time are answered with REQUEST_TIMED_OUT, too. A timeout of
 0 or less is the broker's `request.timeout.ms`, as nothing is created in the background. As in Kafka a request for too
-many partitions is refused as a whole; here that is a setting, `max.new.partitions.per.request`.
+many partitions is refused as a whole; here that is a setting, `max.new.partitions.per.request`. Each topic counts for
+the quota `controller_mutation_rate` as it is created; one over it is refused from version 6 on, and before that its
+client is only held.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 _PER_TURN = 5  # each is described, too
 _NOT_TOLD = -1
+_STRICT_FROM = 6  # the version from which on a client knows the error of a quota that is used up
 _DESCRIBED_FROM = 5  # the version from which on a created topic is described
 
 
@@ -56,6 +59,9 @@ async def handle(broker: Broker, request: message.CreateTopicsRequest, asked: As
             broker.topics.check_new_partitions(partition_count)
             if counts[topic.name] > 1:
                 raise InvalidRequest("Duplicate topic name.")
+            if broker.quotas.is_on and not request.validate_only:
+                new_count = broker.topics.partition_count_of(topic.num_partitions, topic.assignments)
+                broker.quotas.mutate(asked.session, new_count, is_strict=asked.version >= _STRICT_FROM)
             async with answered_by(deadline):
                 answers.append(await _create(broker, _new(topic), asked, validate_only=request.validate_only))
         except BarnabasError as error:

@@ -1,6 +1,8 @@
 """DeleteTopics, versions 1 to 6: by name, and from version 6 on by id.
 
-Differs from Kafka: topics are deleted one after another, and answered in the order of the request.
+Differs from Kafka: topics are deleted one after another, and answered in the order of the request. Their partitions
+count for the quota `controller_mutation_rate`; a topic over it is refused from version 5 on, and before that its client
+is only held.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.edge.kafka.handlers.outcome import Outcome
     from barnabas.edge.kafka.messages import delete_topics as message
 
+_STRICT_FROM = 5  # the version from which on a client knows the error of a quota that is used up
 _KNOWS_DISABLED_FROM = 3  # the version from which on a client knows that error
 
 Key = tuple[str | None, UUID | None]
@@ -45,6 +48,8 @@ async def handle(broker: Broker, request: message.DeleteTopicsRequest, asked: As
             _authorize(broker, asked.session, name, topic_id)
             if (name, topic_id) in twice:  # only now: it says which id a name has
                 raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
+            if broker.quotas.is_on:
+                _count(broker, asked, name, topic_id)
             async with answered_by(deadline):
                 answers.append(await _delete(broker, name, topic_id))
         except BarnabasError as error:
@@ -93,6 +98,13 @@ def _seen_name(broker: Broker, session: Session, topic_id: UUID | None) -> str |
     if topic is None or not broker.access.permits(session, Operation.DESCRIBE, topic_of(topic.name)):
         return None
     return topic.name
+
+
+def _count(broker: Broker, asked: Asked, name: str | None, topic_id: UUID | None) -> None:
+    image = broker.image
+    topic = image.topics.get(name or "") if topic_id is None else image.topics_by_id.get(topic_id)
+    if topic is not None:
+        broker.quotas.mutate(asked.session, len(topic.partitions), is_strict=asked.version >= _STRICT_FROM)
 
 
 async def _delete(broker: Broker, name: str | None, topic_id: UUID | None) -> message.DeletableTopicResult:

@@ -137,6 +137,9 @@ async def _create_missing(
                 wanted.append(name)
         except BarnabasError as error:
             codes[name] = error.kafka_code
+    if wanted and broker.quotas.is_on and (broker.link is None or broker.link.is_here):  # else the controller counts
+        new_count = len(wanted) * broker.live.current.num_partitions
+        broker.quotas.mutate(session, new_count, is_strict=False)
     refused = await broker.topics.create_automatically(wanted, caller=session) if wanted else {}
     async for name, refusal in in_turns(refused.items()):
         codes[name] = refusal.kafka_code

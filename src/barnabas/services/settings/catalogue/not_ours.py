@@ -16,7 +16,7 @@ _IGNORED: Final = """
     controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
     controller.quorum.append.linger.ms
     controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
-    controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
+    controller.socket.timeout.ms
     delete.records.purgatory.purge.interval.requests early.start.listeners fetch.purgatory.purge.interval.requests
     follower.fetch.last.tiered.offset.enable
     group.consumer.assignor.offload.enable
@@ -44,7 +44,7 @@ _IGNORED: Final = """
     offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size
     offsets.topic.compression.codec
     producer.id.expiration.check.interval.ms
-    producer.purgatory.purge.interval.requests queued.max.requests quota.window.num quota.window.size.seconds
+    producer.purgatory.purge.interval.requests queued.max.requests
     replica.socket.receive.buffer.bytes
     replication.quota.window.num replication.quota.window.size.seconds reserved.broker.max.id
     server.max.startup.time.ms

@@ -83,6 +83,20 @@ REQUESTS: dict[Api, list[dict[str, Any]]] = {
     apis.OFFSET_FOR_LEADER_EPOCH: [{"topics": [{**TOPIC, "partitions": PARTITIONS}]}],
     apis.DESCRIBE_CONFIGS: [{"resources": RESOURCES, "include_synonyms": True, "include_documentation": True}],
     apis.ALTER_CONFIGS: [{"resources": RESOURCES}],
+    apis.DESCRIBE_CLIENT_QUOTAS: [
+        {"components": [{"entity_type": "user", "match_type": 2, "match": None}], "strict": False}
+    ],
+    apis.ALTER_CLIENT_QUOTAS: [
+        {
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": None}],
+                    "ops": [{"key": "producer_byte_rate", "value": 1024.0, "remove": False}],
+                }
+            ],
+            "validate_only": False,
+        }
+    ],
     apis.DESCRIBE_ACLS: [{"resource_type_filter": 2, "operation": 1, "permission_type": 1}],
     apis.CREATE_ACLS: [{"creations": [{"resource_type": 2, "resource_name": "there"}]}],
     apis.DELETE_ACLS: [{"filters": [{"resource_type_filter": 2}]}],
