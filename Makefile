@@ -95,8 +95,9 @@ check: setup ## Formatting, lint, types and import contracts, in seconds
 bench: setup ## Measure against the limits and the peers
 	@$(VENV_PYTHON) -m bench $(ARGS)
 
-docs: setup ## Write the reference page of the settings anew
+docs: setup ## Write the reference pages of the settings and the metrics anew
 	@$(VENV_PYTHON) -m barnabas.services.settings > docs/configuration.md
+	@$(VENV_PYTHON) -m barnabas.testing.metrics_page > docs/metrics.md
 
 messages: setup ## Write the types of requests and answers anew
 	@$(VENV_PYTHON) -m barnabas.edge.kafka.messages

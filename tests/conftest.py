@@ -11,6 +11,9 @@ from barnabas.runtime import log_lines
 settings.register_profile("barnabas", deadline=None)
 settings.load_profile("barnabas")
 
+# Of the nodes that tests start as processes one would take the address that `barnabas serve` has for HTTP by itself.
+os.environ.setdefault("BARNABAS_HTTP_LISTENER", "off")
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
+import msgspec
+
 # Everything made while starting stays, so looking for garbage among it is time lost, and a good part of it.
 gc.disable()
 
@@ -26,6 +28,7 @@ from barnabas.runtime.log_lines import clean  # noqa: E402
 from barnabas.runtime.loop import loop_factory  # noqa: E402
 from barnabas.services.settings.broker_config import BrokerConfig  # noqa: E402
 
+HTTP_DEFAULT = "127.0.0.1:9644"
 SWITCH_S = 0.001
 """How long a thread keeps the interpreter when another one wants it. Python's own 5 ms is what an acknowledgement would
 wait for when its sync begins, and again when it is done, while the loop is busy.
@@ -100,12 +103,22 @@ def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str], 
         )
     check_data_dirs(config)  # before one is made
     check_count(config, processes)
+    if processes == 1:
+        config = _with_http(config)
     if processes > 1:
         from barnabas.cli.processes.serving import serve_processes
 
         serve_processes(config, processes, serve_node)
     else:
         serve_node(config, _say_ready)
+
+
+def _with_http(config: BrokerConfig) -> BrokerConfig:
+    """The settings with HTTP on this machine alone, unless they say where: if that address is taken, without."""
+    if config.http.http_listener is not None:
+        return config
+    http = msgspec.structs.replace(config.http, http_listener=HTTP_DEFAULT, is_given_by_default=True)
+    return msgspec.structs.replace(config, http=http)
 
 
 def serve_node(config: BrokerConfig, on_ready: Callable[[Node], None]) -> None:

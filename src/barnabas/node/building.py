@@ -65,13 +65,14 @@ def build_broker(
     membership = _membership(config, metadata, ports.dice, controller, neighbours, lease)
     producer_ids = ProducerIds(membership)
     alone = OtherBrokers(metadata, None, node_id=config.node_id)
+    others = alone if neighbours is None else neighbours.brokers
     transactions = TransactionService(
         TransactionConfig.of(config.transactions),
         served=served,
         topics=topics,
         groups=coordinators,
         markers=markers,
-        others=alone if neighbours is None else neighbours.brokers,
+        others=others,
         producer_ids=producer_ids,
         offload=ports.threads.reads,
         clock=ports.clock,
@@ -116,6 +117,7 @@ def build_broker(
         quorum=QuorumService(metadata, None if neighbours is None else neighbours.voters),
         link=None if neighbours is None else neighbours.controller,
         replicas=replicas,
+        others=others,
     )
 
 

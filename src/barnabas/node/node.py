@@ -20,6 +20,7 @@ from barnabas.core.model import TopicPartition
 from barnabas.core.raft import voters as raft
 from barnabas.edge.kafka.server import KafkaServer
 from barnabas.node.building import build_broker
+from barnabas.node.http import NodeHttp
 from barnabas.node.limits import connection_limits, hold_s, maintenance_config
 from barnabas.node.listening import advertised_elsewhere, bind, check_resolvable, endpoint_of
 from barnabas.node.neighbours import LIMITS, Neighbours, raft_config
@@ -67,6 +68,7 @@ class Node:
         self.broker: Broker | None = None
         self.addresses: dict[str, tuple[str, int]] = {}  # by the name of the listener, in the order of the settings
         self._stop = asyncio.Event()
+        self.http = NodeHttp(self.config)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -112,13 +114,12 @@ class Node:
                     maintaining = tasks.create_task(maintenance.run())
                     work += await self._let_clients_in(broker, connections)
                     self.broker = broker
+                    await self.http.serve(broker, tasks)
                     on_ready(self)
                     await self._stop.wait()
                     await self._leave(broker)
             finally:
-                broker.groups.close()  # first: members whose joins wait are told, and hold up nothing
-                broker.transactions.close()
-                await connections.close(grace_s=CLOSE_GRACE_S)
+                await self._close_doors(broker, connections)
             _end_work(broker, work)
             maintenance.stop()
             if maintaining is not None:
@@ -259,8 +260,16 @@ class Node:
 
         return stop
 
+    async def _close_doors(self, broker: Broker, connections: Connections) -> None:
+        """Let nobody in any more."""
+        broker.groups.close()  # first: members whose joins wait are told, and hold up nothing
+        broker.transactions.close()
+        await self.http.close()
+        await connections.close(grace_s=CLOSE_GRACE_S)
+
     async def _leave(self, broker: Broker) -> None:
         """Have others lead what this broker leads, while it still serves."""
+        self.http.stop()
         if not self.config.quorum.is_broker:
             return
         assert broker.membership is not None
@@ -347,6 +356,7 @@ class Node:
         """Bind all listeners, or none; returns where clients of each one for them are told to connect."""
         try:
             self.addresses.update(await bind(connections, self.config.listeners))
+            await self.http.begin()
         except AddressNotAvailable:
             await connections.close(grace_s=0)  # gives back those that were free
             data_dir.give_back()

@@ -22,6 +22,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -29,6 +30,7 @@ from barnabas.core.errors import BarnabasError
 from barnabas.core.records.batch import Buffer
 from barnabas.runtime.answers import Answer, Outgoing
 from barnabas.runtime.log_lines import get_logger
+from barnabas.runtime.request_counts import RequestCounts
 
 if TYPE_CHECKING:
     from barnabas.runtime.connections import Connections
@@ -51,10 +53,20 @@ Work = Coroutine[Any, Any, Answer]
 class Slot:
     """The place of one answer in the order of its connection; the answer is put in once."""
 
-    __slots__ = ("_connection", "answer", "is_blocking", "on_close", "on_hurry", "size")
+    __slots__ = ("_begun", "_connection", "_counts", "answer", "is_blocking", "on_close", "on_hurry", "size")
 
-    def __init__(self, connection: "Connection", *, is_blocking: bool, size: int) -> None:
+    def __init__(
+        self,
+        connection: "Connection",
+        *,
+        is_blocking: bool,
+        size: int,
+        counts: RequestCounts | None = None,
+        begun: float = 0.0,
+    ) -> None:
         self._connection = connection
+        self._counts = counts  # told when the answer is there; None: it was told
+        self._begun = begun
         self.answer: Answer | None = None
         self.is_blocking = is_blocking
         self.size = size  # bytes of the request
@@ -66,6 +78,8 @@ class Slot:
         assert self.answer is None, "answered twice"
         self.answer = answer
         self.on_close = self.on_hurry = None  # whoever they are of has this slot
+        if self._counts is not None:
+            self._counts.note_answered(self._begun, answer)
         self._connection.answered(self)
 
     def continue_with(self, result: "Answer | Work") -> None:
@@ -78,6 +92,9 @@ class Slot:
 
 class Handler(Protocol):
     """Takes the frames of one connection."""
+
+    counts: RequestCounts
+    """Those of the kind of request that was handled last."""
 
     def may_overlap(self, frame: memoryview) -> bool:
         """Whether this request may begin before earlier overlapping requests are answered."""
@@ -314,6 +331,7 @@ class Connection(asyncio.BufferedProtocol):
             )
         ):
             return False
+        begun = perf_counter()
         try:
             result = handler.handle(frame)
         except BarnabasError as error:
@@ -325,7 +343,9 @@ class Connection(asyncio.BufferedProtocol):
             log.exception("a request from %s failed; closing its connection", self.peer)
             self._end()
             return True
+        counts = handler.counts
         if isinstance(result, list):
+            counts.note_answered(begun, result)
             if self._slots:
                 slot = Slot(self, is_blocking=False, size=0)
                 slot.answer = result
@@ -338,7 +358,7 @@ class Connection(asyncio.BufferedProtocol):
             return True
         is_work = isinstance(result, CoroutineType)  # not `Coroutine`: asking an abstract class takes long
         is_blocking = is_work or not handler.may_overlap(frame)
-        slot = Slot(self, is_blocking=is_blocking, size=len(frame))
+        slot = Slot(self, is_blocking=is_blocking, size=len(frame), counts=counts, begun=begun)
         self._slots.append(slot)
         self._blocking += is_blocking
         self._in_flight += slot.size

@@ -14,11 +14,13 @@ synced because the process has run out of descriptors, or there is no space, it 
 
 import asyncio
 import itertools
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.core.errors import BarnabasError, StorageExhausted
+from barnabas.runtime.histogram import Histogram
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Offload
 from barnabas.storage.config import FOREVER
@@ -63,11 +65,14 @@ class Flusher:
         """How often a lane has synced, one log or more."""
         self.syncs = 0
         """How many files were synced."""
+        self.seconds = Histogram()
+        """How long each go took."""
 
     def report(self, metrics: Metrics) -> None:
         """Name what is counted here."""
         metrics.counter("flushes_total", "Syncs, each of one or more logs.", lambda: self.goes)
         metrics.counter("file_syncs_total", "Files that were synced.", lambda: self.syncs)
+        metrics.histogram("flush_seconds", "How long a sync of one or more logs took.", lambda: self.seconds)
         metrics.gauge("logs_unflushed", "Logs that wait for a sync or are being synced.", self._unflushed)
 
     def _unflushed(self) -> int:
@@ -137,7 +142,9 @@ class Flusher:
                 await idle
             plans = self._plan()
             if plans:
+                begun = time.perf_counter()
                 errors = await self._offload.run(_syncing([plan for _, plan in plans]))
+                self.seconds.observe(time.perf_counter() - begun)
                 self.goes += 1
                 for (log, plan), error in zip(plans, errors, strict=True):
                     self._end(log, plan, error)

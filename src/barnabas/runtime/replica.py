@@ -21,6 +21,7 @@ from barnabas.core.replica.leader import IsrProposal, Leader, Visits, check_in_s
 from barnabas.core.replica.throttle import NOT_THROTTLED
 from barnabas.runtime.following import Following
 from barnabas.runtime.logs import Logs
+from barnabas.runtime.traffic import UNCOUNTED
 from barnabas.runtime.watermark import Watermark
 from barnabas.storage.config import FlushPolicy, LogConfig
 from barnabas.storage.log import Log
@@ -59,6 +60,7 @@ class Replica(Watermark):
         "leader_epoch",
         "name",
         "throttle",
+        "traffic",
     )
 
     def __init__(
@@ -86,6 +88,7 @@ class Replica(Watermark):
         self._replication = replication or _ALONE
         self.is_alone = len(self._replication.replicas) == 1
         self.throttle = NOT_THROTTLED
+        self.traffic = UNCOUNTED
         self._log_config = log_config
         self._is_synced = log_config.flush_policy is FlushPolicy.FSYNC
 
@@ -122,6 +125,16 @@ class Replica(Watermark):
     def in_sync(self) -> tuple[int, ...]:
         """The ISR, as the metadata say."""
         return self._replication.isr
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """The nodes that have it, as the metadata say."""
+        return self._replication.replicas
+
+    @property
+    def min_insync_replicas(self) -> int:
+        """How many of them must be in sync for records to be taken with acks=all."""
+        return self._replication.min_insync_replicas
 
     @property
     def is_in_sync(self) -> bool:

@@ -1,5 +1,6 @@
 """Everything an edge may use of a node: its state and its verbs, built by `node`."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from barnabas.runtime.dice import Dice
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Threads
+from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.runtime.own_addresses import OwnAddresses
 from barnabas.runtime.repairing import Repairing
 from barnabas.runtime.replicating.fetchers import Fetchers
@@ -72,10 +74,12 @@ class Broker:
     acls: Acls | None = None  # None: there is no authorizer
     quotas: Quotas = field(default_factory=Quotas)
     metrics: Metrics = field(default_factory=Metrics)
+    refusals: Counter[tuple[str, int]] = field(default_factory=Counter)  # by the name of an API and Kafka's code
     own_addresses: OwnAddresses = field(default_factory=OwnAddresses)
     quorum: QuorumService | None = None
     link: ControllerLink | None = None  # None: there is no other node, and nothing is forwarded
     replicas: ReplicaParts | None = None  # None: there is no other node
+    others: OtherBrokers | None = None  # who leads, and the way there; None in tests without a cluster
 
     @property
     def image(self) -> Image:

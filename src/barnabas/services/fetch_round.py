@@ -306,6 +306,8 @@ class FetchRound:
         # One for all that are refused alike, without its frames, which know this round: many are dear to collect.
         if self._refusals is None:
             self._refusals = {}
+        if key in self.partitions:
+            self.partitions[key].traffic.failed_fetches += 1
         self.found[key] = self._refusals.setdefault(type(error), error.with_traceback(None))
         self._is_urgent = True
 
@@ -378,6 +380,11 @@ class FetchRound:
             and found.partition.throttle.sending is not None
         ):
             self._note_sent(found.partition, len(found.records))
+        if isinstance(found, Found) and found.records:
+            if self.is_replica:
+                found.partition.traffic.replica_bytes_out += len(found.records)
+            else:
+                found.partition.traffic.bytes_out += len(found.records)
         session = self._session
         return session is None or session.note_told(key, found, is_full=not goes_on(self._request))
 

@@ -1,7 +1,7 @@
 """Consumer groups: the verbs. Finds the coordinator of a group, and passes requests to it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.core.coordination import Within
@@ -216,6 +216,10 @@ class GroupService:
     def report(self, metrics: Metrics) -> None:
         """Name what is counted here."""
         metrics.gauge("groups", "Classic groups and consumer groups that this node coordinates.", self._count_groups)
+
+    def loaded(self) -> Iterator[GroupCoordinator]:
+        """The coordinators of this node whose groups are loaded now."""
+        return self._coordinators.available()
 
     def _count_groups(self) -> int:
         return sum(len(each.groups.classic) + len(each.groups.consumer) for each in self._coordinators.available())

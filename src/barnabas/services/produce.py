@@ -154,7 +154,13 @@ class Produce:
         checked = self._check(topic.config, partition, records, acks=acks, now_ms=now_ms)
         if not is_one_plain_record(checked):
             self._check_records(topic.config, checked, now_ms=now_ms)
-        return partition.append(checked, now_ms=now_ms)
+        appended = partition.append(checked, now_ms=now_ms)
+        first_offset, last_offset, _, is_duplicate = appended
+        if not is_duplicate:
+            traffic = topic.traffic
+            traffic.records_in += last_offset - first_offset + 1
+            traffic.bytes_in += len(checked)
+        return appended
 
     def append_verified(
         self, topic: ServedTopic, partition: Partition, records: memoryview | None, verified: Verified, *, acks: int
@@ -164,7 +170,7 @@ class Produce:
         checked = self._check(topic.config, partition, records, acks=acks, now_ms=now_ms, has_transactional_id=True)
         if not is_one_plain_record(checked):
             self._check_records(topic.config, checked, now_ms=now_ms)
-        return _append_checked(partition, checked, verified, now_ms=now_ms)
+        return _counted(topic, checked, _append_checked(partition, checked, verified, now_ms=now_ms))
 
     async def append_opened(
         self,
@@ -189,7 +195,7 @@ class Produce:
         opened = await self._offload.run(lambda: self._open(checked, config, now_ms=now_ms))
         if not partition.is_alone and (acks == ACKS_ALL or partition.is_cut_off):
             partition.check_in_sync()  # once more: replicas may have fallen behind meanwhile
-        return _append_checked(partition, opened, verified, now_ms=self._clock.now_ms())
+        return _counted(topic, opened, _append_checked(partition, opened, verified, now_ms=self._clock.now_ms()))
 
     def takes_long(self, topic: ServedTopic, records: memoryview | None) -> bool:
         """Whether a batch may be work for a thread, so that `append_opened` must be used."""
@@ -293,6 +299,13 @@ class Produce:
         if not partition.is_alone and (acks == ACKS_ALL or partition.is_cut_off):
             partition.check_in_sync()
         return records
+
+
+def _counted(topic: ServedTopic, batch: bytearray | memoryview, appended: Appended) -> Appended:
+    if not appended.is_duplicate:
+        topic.traffic.records_in += appended.last_offset - appended.first_offset + 1
+        topic.traffic.bytes_in += len(batch)
+    return appended
 
 
 def check_acks(acks: int) -> None:

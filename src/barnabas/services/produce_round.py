@@ -194,6 +194,7 @@ class ProduceRounds:
         except TakesLong:
             return None
         except BarnabasError as error:
+            topic.traffic.failed_produces += 1
             return error
         first_offset, last_offset, log_append_time, _ = appended
         if acks == ACKS_ALL and partition.high_watermark <= last_offset:
@@ -318,6 +319,7 @@ class ProduceRounds:
                 else:
                     appended = self._produce.append_verified(topic, partition, records, verified, acks=acks)
             except BarnabasError as error:
+                topic.traffic.failed_produces += 1
                 outcomes.append(error.with_traceback(None))  # whose frames know this round
             else:
                 done.place(outcomes, partition, appended, acks=acks)
@@ -337,6 +339,7 @@ class ProduceRounds:
                 partition = topic.get(index)
                 appended = await self._produce.append_opened(topic, partition, records, verified, acks=acks)
             except BarnabasError as error:
+                topic.traffic.failed_produces += 1
                 outcomes.append(error.with_traceback(None))
             else:
                 done.place(outcomes, partition, appended, acks=acks)

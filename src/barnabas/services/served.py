@@ -33,6 +33,7 @@ from barnabas.runtime.partition import Partition
 from barnabas.runtime.replica import Replication
 from barnabas.runtime.replicating.fetchers import Fetchers
 from barnabas.runtime.replicating.session import TopicIdPartition
+from barnabas.runtime.traffic import Traffic
 from barnabas.runtime.turns import pieces
 from barnabas.services.settings import TopicConfig
 from barnabas.services.settings.topic_config import opens_batches
@@ -54,6 +55,7 @@ class ServedTopic:
     sends_throttled: ThrottledReplicas = NOT_LISTED
     fetches_throttled: ThrottledReplicas = NOT_LISTED
     partitions: dict[int, Partition] = field(default_factory=dict)
+    traffic: Traffic = field(default_factory=Traffic)
 
     def get(self, partition: int) -> Partition:
         found = self.partitions.get(partition)
@@ -80,6 +82,7 @@ class ServedTopics:
         self._tasks: asyncio.TaskGroup | None = None
         self._fetchers: Fetchers | None = None
         self._is_stopping = asyncio.Event()
+        self.isr_shrinks = self.isr_expands = 0  # of what this node leads
         for topic in image.topics.values():
             self._add_topic(TopicRecord(topic.name, topic.topic_id))
             for state in topic.partitions.values():
@@ -166,6 +169,7 @@ class ServedTopics:
                 replication=replication,
                 topic_id=record.topic_id,
             )
+            partition.traffic = topic.traffic
             if topic.sends_throttled is not NOT_LISTED or topic.fetches_throttled is not NOT_LISTED:
                 partition.throttle = self._throttle(topic, record.partition)
             if record.leader != self._node_id or not is_alone:
@@ -184,6 +188,8 @@ class ServedTopics:
 
     def _give_role(self, partition: Partition, record: PartitionRecord, replication: Replication) -> None:
         if record.leader == self._node_id:
+            if partition.is_led and record.leader_epoch == partition.leader_epoch:
+                self._note_isr(before=len(partition.in_sync), after=len(record.isr))
             partition.lead(record.leader_epoch, replication)
         elif self._node_id not in record.replicas:
             if partition.leave(record.leader_epoch, replication):
@@ -192,6 +198,11 @@ class ServedTopics:
             partition.be_without_leader(record.leader_epoch, replication)
         else:
             partition.follow(record.leader_epoch, record.leader, replication)
+
+    def _note_isr(self, *, before: int, after: int) -> None:
+        """Count how the ISR of a partition has changed that this node led before, too."""
+        self.isr_shrinks += after < before
+        self.isr_expands += after > before
 
     def _fetch(self, partition: Partition) -> None:
         """Fetch a partition from its leader, if it has another one."""

@@ -19,6 +19,7 @@ from barnabas.services.settings.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
     from barnabas.client import Bus
+    from barnabas.services.broker import Broker
 
 START_TIMEOUT_S: Final = 30.0
 # The data lives no longer than the process, so there is nothing that a sync would save; and a test has no more members
@@ -51,6 +52,19 @@ class EmbeddedBroker:
             raise BarnabasError("the embedded broker is not running: start it first")
         host, port = self._node.address
         return f"{host}:{port}"
+
+    @property
+    def broker(self) -> "Broker | None":
+        """The node's parts, for tests that look inside; None when it is not running."""
+        return None if self._node is None else self._node.broker
+
+    @property
+    def http(self) -> str:
+        """Where it serves HTTP, as in ``http://127.0.0.1:40123``: with the setting ``http.listener``."""
+        if self._node is None or self._node.http.address is None:
+            raise BarnabasError("the embedded broker serves no HTTP: set http.listener, as in 127.0.0.1:0")
+        host, port = self._node.http.address
+        return f"http://{host}:{port}"
 
     @property
     def data_dir(self) -> str:

@@ -28,6 +28,7 @@ from barnabas.services.fetch_round import FetchRound, FetchRounds
 from barnabas.services.fetch_sessions import NO_SESSION
 from barnabas.services.long_poll import LongPoll
 from barnabas.services.session import Session
+from barnabas.wire.apis import FETCH
 from barnabas.wire.endpoints import NodeEndpoint
 from barnabas.wire.fetch import (
     CURRENT_LEADERS_FROM,
@@ -51,6 +52,7 @@ class Fetching:
     """Handles Fetch requests."""
 
     def __init__(self, broker: Broker) -> None:
+        self._refusals = broker.refusals
         self._leaders = CurrentLeaders(broker)
         self._quotas = broker.quotas
         self._rounds = FetchRounds(
@@ -128,6 +130,7 @@ class Fetching:
                 told.setdefault(key.topic, []).append(fetched)
                 if fetched.error_code:
                     has_refusals = True
+                    self._refusals[FETCH.name, fetched.error_code] += 1
         endpoints = self._name_leaders(header, session, told.items()) if has_refusals else ()
         topics = [_as_topic(name, each) for name, each in told.items()]
         body = write_fetch(

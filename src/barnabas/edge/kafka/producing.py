@@ -23,6 +23,7 @@ from barnabas.services.broker import Broker
 from barnabas.services.opening import RecordsRefused
 from barnabas.services.produce_round import MAX_AT_ONCE, Outcome, Placed, ProduceRound, ProduceRounds
 from barnabas.services.session import Session
+from barnabas.wire.apis import PRODUCE
 from barnabas.wire.endpoints import NodeEndpoint
 from barnabas.wire.frame import RequestHeader, answer_head
 from barnabas.wire.produce import (
@@ -50,6 +51,7 @@ class Producing:
     """Handles Produce requests."""
 
     def __init__(self, broker: Broker) -> None:
+        self._refusals = broker.refusals
         self._leaders = CurrentLeaders(broker)
         self._rounds = ProduceRounds(broker.produce, broker.served, broker.access)
 
@@ -156,7 +158,11 @@ class Producing:
     def _name_leaders(
         self, header: RequestHeader, session: Session, answers: Sequence[TopicAnswer]
     ) -> Sequence[NodeEndpoint]:
-        """Say who leads what is refused because somebody else does."""
+        """Say who leads what is refused because somebody else does; count what is refused."""
+        for _, _, partitions in answers:
+            for each in partitions:
+                if each.error_code:
+                    self._refusals[PRODUCE.name, each.error_code] += 1
         if header.version < CURRENT_LEADERS_FROM:
             return ()
         topics = ((name or topic_id, partitions) for name, topic_id, partitions in answers)

@@ -16,9 +16,11 @@ from barnabas.edge.kafka.handlers import api_versions
 from barnabas.edge.kafka.handlers.quorum_requests import fetch_metadata
 from barnabas.edge.kafka.producing import Producing
 from barnabas.edge.kafka.registry import SERVED, listeners_of, served_on
+from barnabas.edge.kafka.reporting import count_refusals, report_requests
 from barnabas.runtime.connections import Answer, Connection
 from barnabas.runtime.letting_go import let_go
 from barnabas.runtime.metrics import Metrics
+from barnabas.runtime.request_counts import RequestCounts
 from barnabas.runtime.turns import finish
 from barnabas.services.broker import Broker
 from barnabas.services.session import Session
@@ -39,15 +41,15 @@ class KafkaServer:
         self.producing = Producing(broker)
         self.fetching = Fetching(broker)
         self.forwarding = Forwarding(broker)
-        self.requests = [0] * (max(SERVED) + 1)
-        """The number of requests of each API, by key."""
+        self.counts = [RequestCounts() for _ in range(max(SERVED) + 1)]
+        """What is counted of the requests of each API, by key."""
 
     def report(self, metrics: Metrics) -> None:
         """Name what is counted here."""
-        metrics.counters("requests_total", "Requests of the Kafka protocol, by API.", "api", self._requests_by_name)
+        report_requests(metrics, self._counts_by_name, self.broker.refusals)
 
-    def _requests_by_name(self) -> dict[str, int]:
-        return {served.api.name: self.requests[key] for key, served in sorted(SERVED.items())}
+    def _counts_by_name(self) -> dict[str, RequestCounts]:
+        return {served.api.name: self.counts[key] for key, served in sorted(SERVED.items())}
 
     def accept(self, connection: Connection) -> "KafkaClient":
         """See `runtime.connections.Edge`."""
@@ -58,14 +60,15 @@ class KafkaClient:
     """Handles the frames of one connection."""
 
     __slots__ = (
+        "_all_counts",
         "_broker",
         "_connection",
         "_fetching",
         "_forwarding",
         "_producing",
         "_quotas",
-        "_requests",
         "_served",
+        "counts",
         "session",
     )
 
@@ -75,7 +78,8 @@ class KafkaClient:
         self._fetching = server.fetching
         self._forwarding = server.forwarding
         self._quotas = server.broker.quotas
-        self._requests = server.requests
+        self._all_counts = server.counts
+        self.counts = server.counts[API_VERSIONS.key]  # until there is a request
         self._connection = connection
         self.session = Session(
             listener=connection.listener,
@@ -98,7 +102,9 @@ class KafkaClient:
         session = self.session
         session.client_id = client_id
         session.request = api.name
-        self._requests[api.key] += 1
+        counts = self.counts = self._all_counts[api.key]
+        counts.requests += 1
+        counts.request_bytes += size
         if self._quotas.is_on:
             return self._handle_within_quotas(header, frame, size)
         if api is PRODUCE:
@@ -147,6 +153,7 @@ class KafkaClient:
     async def _answer(self, header: RequestHeader, request: Any, asked: Asked) -> Answer:
         # A fetch for clients has its own path; here it is of the metadata log, for the nodes of the quorum.
         values = await carry_out(self._broker, header, request, asked, fetch_metadata if header.api is FETCH else None)
+        count_refusals(self._broker.refusals, header.api.name, values)
         return [*await write(header, request, values)]
 
 

@@ -147,8 +147,9 @@ class ClusterDirectory:
             "controller.quorum.bootstrap.servers": controllers,
             "log.dirs": str(self.data_dir(node.node_id)),
         }
+        http = {"http.listener": "off"}  # else one of the nodes would take the default address
         rack = {} if node.rack is None else {"broker.rack": node.rack}
-        return {**state.settings, **own, **rack}
+        return {**http, **state.settings, **own, **rack}
 
     def last_line(self, node_id: int) -> str:
         """The last line that a node wrote."""

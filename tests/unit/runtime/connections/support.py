@@ -8,6 +8,7 @@ from typing import Any
 
 from barnabas.core.errors import BarnabasError
 from barnabas.runtime.connections import Answer, Connection, ConnectionLimits, Connections, Slot
+from barnabas.runtime.request_counts import RequestCounts
 
 MIB = 1024 * 1024
 
@@ -76,6 +77,7 @@ class Handler:
     """
 
     def __init__(self) -> None:
+        self.counts = RequestCounts()
         self.handled: list[bytes] = []
         self.waiting: dict[bytes, Waiting] = {}
         self.gates: dict[bytes, asyncio.Event] = {}

@@ -1,0 +1,36 @@
+"""The answers of `/metrics`, `/healthz` and `/readyz`, whoever serves them."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from barnabas.edge.http.exposition import OPEN_METRICS, TEXT, Exposition, Form
+from barnabas.edge.http.health import readiness_body, readiness_of
+from barnabas.edge.http.plain import JSON, PlainAnswer
+from barnabas.services.broker import Broker
+
+TRUE = ("1", "true", "yes")
+
+
+class Basics:
+    """The three, of one node. Until it has a broker it is alive, and not ready."""
+
+    def __init__(self) -> None:
+        self.broker: Callable[[], Broker | None] = lambda: None
+        self.exposition: Exposition | None = None
+        self.has_partitions = False
+
+    async def answer(self, path: str, query: Mapping[str, Sequence[str]], accept: str) -> PlainAnswer:
+        """The answer for a path."""
+        if path == "/healthz":
+            return PlainAnswer(200, JSON, b'{"alive":true}')
+        if path == "/readyz":
+            found = readiness_of(self.broker())
+            return PlainAnswer(200 if found.is_ready else 503, JSON, readiness_body(found))
+        if path == "/metrics" and self.exposition is not None:
+            wanted = query.get("partitions", ())
+            has_partitions = wanted[0].lower() in TRUE if wanted else self.has_partitions
+            form = Form(has_partitions=has_partitions, is_open="application/openmetrics-text" in accept)
+            return PlainAnswer(200, OPEN_METRICS if form.is_open else TEXT, await self.exposition.text(form))
+        if path == "/metrics":
+            return PlainAnswer(503, JSON, b'{"message":"the node is starting"}')
+        words = b'{"message":"there is nothing here; see /metrics, /healthz, /readyz, and /api/v1 where it is on"}'
+        return PlainAnswer(404, JSON, words)

@@ -1,0 +1,105 @@
+"""A server for `/metrics`, `/healthz` and `/readyz`, on asyncio alone: what the base install has of HTTP.
+
+Three GETs of a few headers need no framework, and a node whose API is off imports none. Where the API is on
+(`barnabas[http]`), the same answers are given by it (`routes`), on the same address.
+
+Limits: 100 connections, 8 KB of request, 10 seconds for it, one request for each connection.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from socket import socket
+from typing import Final, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from barnabas.edge.http.hosts import HostCheck
+
+MAX_CONNECTIONS: Final = 100
+MAX_HEAD_BYTES: Final = 8192
+TIMEOUT_S: Final = 10.0
+_REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+
+
+class PlainAnswer(NamedTuple):
+    """An answer: a status, what it is, and its bytes."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+JSON: Final = "application/json"
+Answering = Callable[[str, dict[str, list[str]], str], Awaitable[PlainAnswer]]
+"""Takes a path, the parameters of its query, and what the client accepts."""
+
+
+class PlainServer:
+    """Serves the three; `start` and `close` it."""
+
+    def __init__(self, answer: Answering, hosts: HostCheck) -> None:
+        self._answer = answer
+        self._hosts = hosts
+        self._open = 0
+        self._server: asyncio.Server | None = None
+
+    async def start(self, listening: socket) -> None:
+        """Serve the clients of a socket, which `close` closes."""
+        self._server = await asyncio.start_server(self._serve, sock=listening, limit=MAX_HEAD_BYTES)
+
+    def close(self) -> None:
+        """Take no more clients."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open <= MAX_CONNECTIONS:
+                with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                    async with asyncio.timeout(TIMEOUT_S):
+                        await self._take(reader, writer)
+        finally:
+            self._open -= 1
+            writer.close()
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        answer, is_head = await self._answer_to(head.decode("latin-1"))
+        reason = _REASONS.get(answer.status, "Error")
+        lines = (
+            f"HTTP/1.1 {answer.status} {reason}",
+            f"Content-Type: {answer.content_type}",
+            f"Content-Length: {len(answer.body)}",
+            "Cache-Control: no-store",
+            "X-Content-Type-Options: nosniff",
+            "Connection: close",
+        )
+        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+        if not is_head:
+            writer.write(answer.body)
+        await writer.drain()
+
+    async def _answer_to(self, head: str) -> tuple[PlainAnswer, bool]:
+        first, *rest = head.split("\r\n")
+        method, _, target = first.partition(" ")
+        target, _, version = target.partition(" ")
+        if not version.startswith("HTTP/1."):
+            return PlainAnswer(400, JSON, b'{"message":"this is no HTTP request"}'), False
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
+        refusal = self._hosts.refuse(headers.get("host"), headers.get("origin"))
+        if refusal is not None:
+            return PlainAnswer(403, JSON, b'{"message":"this address is not one of the node\'s"}'), method == "HEAD"
+        if method not in ("GET", "HEAD"):
+            return PlainAnswer(405, JSON, b'{"message":"only GET"}'), False
+        url = urlsplit(target)
+        answer = await self._answer(url.path, parse_qs(url.query, max_num_fields=20), headers.get("accept", ""))
+        return answer, method == "HEAD"

@@ -1,0 +1,122 @@
+"""HTTP of one node: its address, the plain server while it starts, and the API once clients of Kafka are let in.
+
+The socket is bound with the other listeners and answers probes at once, so that a long recovery looks alive. What is
+only there for HTTP (statistics, the lag of groups, Starlette) is made and loaded after the Kafka port is up, and not at
+all where HTTP is off.
+"""
+
+import asyncio
+import ipaddress
+import os
+import socket
+from contextlib import suppress
+from typing import Final
+
+from barnabas.core.errors import AddressNotAvailable
+from barnabas.edge.http.basics import Basics
+from barnabas.edge.http.exposition import Exposition
+from barnabas.edge.http.hosts import HostCheck
+from barnabas.edge.http.plain import PlainServer
+from barnabas.runtime.log_lines import get_logger
+from barnabas.runtime.loop_watch import LoopWatch
+from barnabas.services.broker import Broker
+from barnabas.services.lag import GroupLags
+from barnabas.services.reading import ClusterReader
+from barnabas.services.settings.broker_config import BrokerConfig
+from barnabas.services.settings.catalogue.http_settings import parse_http_listener
+from barnabas.services.stats import NodeStats
+
+log = get_logger("barnabas.http", is_limited=False)
+
+BACKLOG: Final = 128
+
+
+class NodeHttp:
+    """What a node serves over HTTP: `bind`, `begin`, `serve` once there is a broker, `close`."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._wanted = parse_http_listener(config.http.http_listener)
+        self._socket: socket.socket | None = None
+        self.address: tuple[str, int] | None = None
+        self._basics = Basics()
+        self._hosts = HostCheck(
+            [*config.http.http_allowed_hosts, self._wanted[0] if self._wanted else "", socket.gethostname()],
+            config.http.http_allowed_origins,
+        )
+        self._plain = PlainServer(self._basics.answer, self._hosts)
+        self._broker: Broker | None = None
+        self._work: list[asyncio.Task[None]] = []
+
+    async def begin(self) -> None:
+        """Bind the address, if there is one, and answer probes. One that nobody asked for may be taken already."""
+        if self._wanted is None:
+            return
+        host, port = self._wanted
+        try:
+            self._socket = _bound(host, port)
+        except OSError as error:
+            if self._config.http.is_given_by_default:
+                log.info("HTTP is not served: %s:%d is taken", host, port)
+                return
+            words = os.strerror(error.errno) if error.errno else str(error)
+            raise AddressNotAvailable(
+                f"cannot serve HTTP on {host}:{port} ({words}); name another address with http.listener"
+            ) from error
+        found = self._socket.getsockname()
+        self.address = (found[0], found[1])
+        self._basics.broker = lambda: self._broker
+        await self._plain.start(self._socket.dup())
+
+    async def serve(self, broker: Broker, tasks: asyncio.TaskGroup) -> None:
+        """Serve everything: clients of Kafka are let in."""
+        if self._socket is None:
+            return
+        assert broker.others is not None
+        stats, watch = NodeStats(broker), LoopWatch()
+        reader = ClusterReader(broker.served, broker.fetch, broker.others, broker.threads.reads)
+        lags = GroupLags(broker.groups.loaded, reader, broker.threads.compute, broker.clock)
+        for part in (stats, watch, lags):
+            part.report(broker.metrics)
+        settings = self._config.http
+        self._basics.has_partitions = settings.metrics_partitions_enable
+        self._basics.exposition = Exposition(broker.metrics, max_series=settings.metrics_max_series)
+        self._broker = broker
+        self._work = [tasks.create_task(each.run()) for each in (stats, watch, lags)]
+
+    def stop(self) -> None:
+        """The node begins to stop: it is not ready any more."""
+        self._broker = None
+
+    async def close(self) -> None:
+        """End all of it."""
+        self.stop()
+        for task in self._work:
+            task.cancel()
+        self._plain.close()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family, _, _, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+        0
+    ]
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        found.listen(BACKLOG)
+        found.setblocking(False)
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"

@@ -1,0 +1,86 @@
+"""The broker's settings of HTTP and metrics: a part of `BrokerConfig`. Kafka has none of them."""
+
+from typing import Annotated
+
+import msgspec
+
+from barnabas.services.settings.catalogue.field import About
+from barnabas.services.settings.catalogue.setting import InvalidSetting, SettingType
+
+BOOLEAN, INT, LIST, STRING = SettingType.BOOLEAN, SettingType.INT, SettingType.LIST, SettingType.STRING
+OFF = "off"
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a node serves HTTP, and what of it."""
+
+    http_listener: Annotated[
+        str | None,
+        About(
+            STRING,
+            "Barnabas only. Where HTTP is served, as host:port: /metrics, /healthz, /readyz, and /api/v1 where "
+            "barnabas[http] is installed. 'off': nowhere. Unset: barnabas serve takes 127.0.0.1:9644 if it is free; an "
+            "embedded broker serves none.",
+        ),
+    ] = None
+    http_api_enable: Annotated[
+        bool,
+        About(BOOLEAN, "Barnabas only. Whether /api/v1 is served. Without it only metrics and health are."),
+    ] = True
+    http_write_enable: Annotated[
+        bool,
+        About(
+            BOOLEAN,
+            "Barnabas only. Whether the API writes: produces records, creates, alters and deletes topics, resets "
+            "groups. Reading and dry runs work either way.",
+        ),
+    ] = True
+    http_export_enable: Annotated[
+        bool, About(BOOLEAN, "Barnabas only. Whether the API exports records of a topic as a file.")
+    ] = True
+    http_allowed_hosts: Annotated[
+        tuple[str, ...],
+        About(
+            LIST,
+            "Barnabas only. The names under which this node may be called over HTTP, besides addresses and localhost.",
+        ),
+    ] = ()
+    http_allowed_origins: Annotated[
+        tuple[str, ...],
+        About(
+            LIST,
+            "Barnabas only. The origins whose pages may call the API from a browser, as https://console.example.",
+        ),
+    ] = ()
+    http_token_lifetime_ms: Annotated[
+        int,
+        About(INT, "Barnabas only. How long a token is valid that is given for a log-in over HTTP.", at_least=1000),
+    ] = 900_000
+    metrics_max_series: Annotated[
+        int,
+        About(
+            INT,
+            "Barnabas only. The most numbers in one answer of /metrics. barnabas_metrics_series_dropped says how many "
+            "were left out.",
+            at_least=1,
+        ),
+    ] = 20_000
+    metrics_partitions_enable: Annotated[
+        bool,
+        About(
+            BOOLEAN,
+            "Barnabas only. Whether /metrics has the numbers of each partition without being asked for them "
+            "(?partitions=1).",
+        ),
+    ] = False
+    is_given_by_default: bool = False  # the address is what `barnabas serve` takes by itself: not needed
+
+
+def parse_http_listener(text: str | None) -> tuple[str, int] | None:
+    """The host and the port of `http.listener`; None: HTTP is off."""
+    if text is None or text.strip().lower() == OFF:
+        return None
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise InvalidSetting("http.listener", f"http.listener cannot be {text!r}; allowed: host:port, or off")
+    return host.strip("[]"), int(port)
