@@ -103,6 +103,7 @@ def build_broker(
         quorum=QuorumService(metadata, None if neighbours is None else neighbours.voters),
         link=None if neighbours is None else neighbours.controller,
         replicas=replicas,
+        others=None if neighbours is None else neighbours.brokers,
     )
 
 

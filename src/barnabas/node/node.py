@@ -7,7 +7,7 @@ A node is given its disk, clock, dice and threads, so that the very same node ru
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -44,6 +44,9 @@ from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.generation import begin_generation
 
+if TYPE_CHECKING:
+    from barnabas.edge.grpc.serving import GrpcServer
+
 log = get_logger("barnabas.node", is_limited=False)
 
 CLOSE_GRACE_S: Final = 2.0
@@ -62,6 +65,7 @@ class Node:
         self._shares = None if ports.max_descriptors is None else share(ports.max_descriptors)
         self.config = self._within_shares(config)
         self.broker: Broker | None = None
+        self.grpc_address: tuple[str, int] | None = None  # where gRPC is served, if it is
         self.addresses: dict[str, tuple[str, int]] = {}  # by the name of the listener, in the order of the settings
         self._stop = asyncio.Event()
 
@@ -95,6 +99,7 @@ class Node:
             flushing = tasks.create_task(logs.flusher.run())
             work: list[asyncio.Task[None]] = []
             maintenance, maintaining = self._maintenance(broker), None
+            edges: list[GrpcServer] = []
             try:
                 work += await self._take_part(broker, metadata, neighbours, connections)
                 broker.served.start(tasks)
@@ -106,11 +111,14 @@ class Node:
                     work += [tasks.create_task(watch.run()), *self._begin_work(broker, tasks)]
                     maintaining = tasks.create_task(maintenance.run())
                     work += await self._let_clients_in(broker, connections)
+                    edges = await self._open_edges(broker, tasks)
                     self.broker = broker
                     on_ready(self)
                     await self._stop.wait()
                     await self._leave(broker)
             finally:
+                for edge in edges:
+                    await edge.stop()
                 broker.groups.close()  # first: members whose joins wait are told, and hold up nothing
                 broker.transactions.close()
                 await connections.close(grace_s=CLOSE_GRACE_S)
@@ -228,6 +236,21 @@ class Node:
         beating = connections.tasks.create_task(broker.membership.run())
         await self._unless_stopped(broker.membership.wait_unfenced())
         return [beating, *checking]
+
+    async def _open_edges(self, broker: Broker, tasks: asyncio.TaskGroup) -> "list[GrpcServer]":
+        """Serve what else than Kafka's protocol is asked for. Nothing of it is loaded otherwise, nor before."""
+        if self.config.grpc.address is None or not self.config.quorum.is_broker:
+            return []
+        try:
+            from barnabas.edge.grpc.serving import GrpcServer  # noqa: PLC0415 - an extra, and large
+        except ModuleNotFoundError as missing:
+            raise InvalidConfig(
+                f"grpc.listener is set, but {missing.name} is not installed: pip install 'barnabas[grpc]'"
+            ) from None
+        server = GrpcServer(broker, tasks)
+        self.grpc_address = await server.start()
+        server.report(broker.metrics)
+        return [server]
 
     def _check_addresses(
         self, broker: Broker, connections: Connections, listeners: Sequence[Listener]

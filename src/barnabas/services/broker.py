@@ -12,6 +12,7 @@ from barnabas.runtime.dice import Dice
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Threads
+from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.runtime.own_addresses import OwnAddresses
 from barnabas.runtime.repairing import Repairing
 from barnabas.runtime.replicating.fetchers import Fetchers
@@ -72,6 +73,7 @@ class Broker:
     quorum: QuorumService | None = None
     link: ControllerLink | None = None  # None: there is no other node, and nothing is forwarded
     replicas: ReplicaParts | None = None  # None: there is no other node
+    others: OtherBrokers | None = None  # None: there is no other node
 
     @property
     def image(self) -> Image:

@@ -40,6 +40,7 @@ def check_together(config: "BrokerConfig") -> None:
             "queued.max.request.bytes must not be below socket.request.max.bytes, or no such request fits",
         )
     per_ip_overrides(config)
+    config.grpc.check()
     names = {listener.name for listener in config.listeners}
     for listener in config.advertised_listeners:
         if listener.name not in names:

@@ -18,6 +18,7 @@ from barnabas.services.settings.broker_checks import check_together
 from barnabas.services.settings.broker_names import is_ignored_name, known_names_of, text_of
 from barnabas.services.settings.catalogue.field import About, settings_of
 from barnabas.services.settings.catalogue.group_settings import GroupSettings
+from barnabas.services.settings.catalogue.grpc_settings import GrpcSettings
 from barnabas.services.settings.catalogue.listener import Listener, check_protocols, parse_listeners
 from barnabas.services.settings.catalogue.quorum_settings import QuorumSettings
 from barnabas.services.settings.catalogue.replica_settings import ReplicaSettings
@@ -291,6 +292,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = MAINTENANCE.producer_id_expiration_ms
 
     groups: GroupSettings = GroupSettings()
+    grpc: GrpcSettings = GrpcSettings()
     quorum: QuorumSettings = QuorumSettings()
     replicas: ReplicaSettings = ReplicaSettings()
     transactions: TransactionSettings = TransactionSettings()
@@ -384,6 +386,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 _PARTS: Final[Mapping[str, Mapping[str, Setting]]] = {
     "groups": settings_of(GroupSettings),
+    "grpc": settings_of(GrpcSettings),
     "quorum": settings_of(QuorumSettings),
     "replicas": settings_of(ReplicaSettings),
     "transactions": settings_of(TransactionSettings),
