@@ -7,7 +7,7 @@ A node is given its disk, clock, dice and threads, so that the very same node ru
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -19,6 +19,7 @@ from barnabas.core.model import TopicPartition
 from barnabas.core.raft import voters as raft
 from barnabas.edge.kafka.server import KafkaServer
 from barnabas.node.building import build_broker
+from barnabas.node.edges import Edges
 from barnabas.node.limits import connection_limits, maintenance_config
 from barnabas.node.listening import advertised_elsewhere, bind, check_resolvable, endpoint_of
 from barnabas.node.neighbours import LIMITS, Neighbours, raft_config
@@ -44,9 +45,6 @@ from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.generation import begin_generation
 
-if TYPE_CHECKING:
-    from barnabas.edge.grpc.serving import GrpcServer
-
 log = get_logger("barnabas.node", is_limited=False)
 
 CLOSE_GRACE_S: Final = 2.0
@@ -65,7 +63,7 @@ class Node:
         self._shares = None if ports.max_descriptors is None else share(ports.max_descriptors)
         self.config = self._within_shares(config)
         self.broker: Broker | None = None
-        self.grpc_address: tuple[str, int] | None = None  # where gRPC is served, if it is
+        self.edges = Edges(config)
         self.addresses: dict[str, tuple[str, int]] = {}  # by the name of the listener, in the order of the settings
         self._stop = asyncio.Event()
 
@@ -99,7 +97,6 @@ class Node:
             flushing = tasks.create_task(logs.flusher.run())
             work: list[asyncio.Task[None]] = []
             maintenance, maintaining = self._maintenance(broker), None
-            edges: list[GrpcServer] = []
             try:
                 work += await self._take_part(broker, metadata, neighbours, connections)
                 broker.served.start(tasks)
@@ -111,17 +108,12 @@ class Node:
                     work += [tasks.create_task(watch.run()), *self._begin_work(broker, tasks)]
                     maintaining = tasks.create_task(maintenance.run())
                     work += await self._let_clients_in(broker, connections)
-                    edges = await self._open_edges(broker, tasks)
                     self.broker = broker
                     on_ready(self)
                     await self._stop.wait()
                     await self._leave(broker)
             finally:
-                for edge in edges:
-                    await edge.stop()
-                broker.groups.close()  # first: members whose joins wait are told, and hold up nothing
-                broker.transactions.close()
-                await connections.close(grace_s=CLOSE_GRACE_S)
+                await self._let_clients_go(broker, connections)
             _end_work(broker, work)
             maintenance.stop()
             if maintaining is not None:
@@ -235,22 +227,10 @@ class Node:
         broker.membership.ready()
         beating = connections.tasks.create_task(broker.membership.run())
         await self._unless_stopped(broker.membership.wait_unfenced())
+        await self.edges.open(
+            broker, connections.tasks
+        )  # last: they are large, and Kafka's port need not wait for them
         return [beating, *checking]
-
-    async def _open_edges(self, broker: Broker, tasks: asyncio.TaskGroup) -> "list[GrpcServer]":
-        """Serve what else than Kafka's protocol is asked for. Nothing of it is loaded otherwise, nor before."""
-        if self.config.grpc.address is None or not self.config.quorum.is_broker:
-            return []
-        try:
-            from barnabas.edge.grpc.serving import GrpcServer  # noqa: PLC0415 - an extra, and large
-        except ModuleNotFoundError as missing:
-            raise InvalidConfig(
-                f"grpc.listener is set, but {missing.name} is not installed: pip install 'barnabas[grpc]'"
-            ) from None
-        server = GrpcServer(broker, tasks)
-        self.grpc_address = await server.start()
-        server.report(broker.metrics)
-        return [server]
 
     def _check_addresses(
         self, broker: Broker, connections: Connections, listeners: Sequence[Listener]
@@ -264,6 +244,13 @@ class Node:
         return [tasks.create_task(broker.own_addresses.check(addresses, peers, word=dice.uuid().hex))]
 
     # Stopping
+
+    async def _let_clients_go(self, broker: Broker, connections: Connections) -> None:
+        """End what clients are served by."""
+        await self.edges.close()  # while groups can still be left
+        broker.groups.close()  # before connections: members whose joins wait are told, and hold up nothing
+        broker.transactions.close()
+        await connections.close(grace_s=CLOSE_GRACE_S)
 
     def _stop_from_any_thread(self) -> Callable[[], None]:
         """What has a node with neighbours stop when its directory goes offline: they can do what it no longer can.

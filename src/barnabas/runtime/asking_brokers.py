@@ -1,8 +1,8 @@
 """Requests of clients that another broker has to carry out: produce, fetch, offsets and groups, in Kafka's own words.
 
 For edges that serve any client at any node. Whether the client may do so was checked by the node that it has asked, and
-nobody else knows the client: the other broker sees this node. An answer with an error code is raised as the refusal that
-it stands for; a broker that does not answer is a `PeerError`.
+nobody else knows the client: the other broker sees this node. An answer with an error code is raised as the refusal it
+stands for; a broker that does not answer is a `PeerError`.
 
 Must not know: where a request came from, who leads what.
 """
@@ -129,7 +129,7 @@ class AskedBroker:
         }
 
     async def find_offset(self, name: TopicPartition, timestamp: int, *, is_committed: bool) -> tuple[int, bool]:
-        """The offset for a time or one of its names (`services.offsets`), and whether the leader is sure that it leads."""
+        """The offset for a time, or a name of `services.offsets`, and whether the leader is sure that it leads."""
         values: Values = {
             "replica_id": CONSUMER,
             "isolation_level": int(is_committed),

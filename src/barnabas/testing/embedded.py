@@ -55,9 +55,9 @@ class EmbeddedBroker:
     @property
     def grpc(self) -> str:
         """What a gRPC client connects to, with ``grpc.listener`` set."""
-        if self._node is None or self._node.grpc_address is None:
+        if self._node is None or self._node.edges.grpc_address is None:
             raise BarnabasError("the embedded broker serves no gRPC: start it with grpc.listener")
-        host, port = self._node.grpc_address
+        host, port = self._node.edges.grpc_address
         return f"{host}:{port}"
 
     @property

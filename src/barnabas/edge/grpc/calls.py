@@ -67,8 +67,8 @@ class Call:
         """A message of this kind."""
         try:
             if len(data) <= LARGE_BYTES:
-                return kind.FromString(data)
-            return await self._offload.run(lambda: kind.FromString(data))
+                return _parse(kind, data)
+            return await self._offload.run(lambda: _parse(kind, data))
         except DecodeError:
             raise InvalidRequest(f"the message is no {kind.__name__}") from None
 
@@ -105,8 +105,8 @@ class Calls:
                 call = Call(context, await self._session(context), self._offload)
                 response = await method(call, data)
                 if response.ByteSize() <= LARGE_BYTES:
-                    return response.SerializeToString()
-                return await self._offload.run(response.SerializeToString)
+                    return bytes(response.SerializeToString())
+                return bytes(await self._offload.run(response.SerializeToString))
             except BarnabasError as error:
                 await _abort(context, error)
                 raise AssertionError("abort raises") from error
@@ -118,8 +118,8 @@ class Calls:
 
         async def handle(_: Any, context: Any) -> None:
             if self.streams >= self._max_streams:
-                refusal = TooManyCalls(f"this node serves {self._max_streams} streams already (grpc.max.streams)")
-                await _abort(context, refusal)
+                busy = TooManyCalls(f"this node serves {self._max_streams} streams already (grpc.max.streams)")
+                await _abort(context, busy)
             self.streams += 1
             try:
                 await method(Call(context, await self._session(context), self._offload))
@@ -166,6 +166,11 @@ class Calls:
         if not credentials.strip():
             raise Unauthenticated("the metadata 'authorization' has no credentials: 'Basic ...' or 'Bearer ...'")
         return await self._authenticator.authenticate(scheme.lower(), credentials.strip())
+
+
+def _parse(kind: type[M], data: bytes) -> M:
+    message: M = kind.FromString(data)
+    return message
 
 
 def _peer(text: str) -> tuple[str, int]:

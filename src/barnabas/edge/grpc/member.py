@@ -1,7 +1,7 @@
 """A Consume stream as a member of an ordinary consumer group (KIP-848), wherever the group is coordinated.
 
-One heartbeat at a time tells the coordinator that the stream is there and what it reads, and is told what it shall read.
-What is taken away is given up, with what was acknowledged of it committed, before the next heartbeat says so.
+A heartbeat tells the coordinator that the stream is there and what it reads, and is told what it shall read. What is
+taken away is given up, with what was acknowledged of it committed, before the next heartbeat says so.
 """
 
 import asyncio

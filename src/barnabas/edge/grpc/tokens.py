@@ -26,7 +26,7 @@ class _Token(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(slots=True)
 class Producer:
-    """An idempotent producer of one topic: the next sequence number of each partition, and how many requests it took."""
+    """An idempotent producer of one topic: the next sequence number of each partition, and its number of requests."""
 
     producer_id: int
     topic: str

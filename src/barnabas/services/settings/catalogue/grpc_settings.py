@@ -19,7 +19,7 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         About(
             STRING,
-            "Barnabas only. The address to serve gRPC on, as host:port; 127.0.0.1:9095 is usual. Port 0: any free port. "
+            "Barnabas only. The address to serve gRPC on, as host:port; 127.0.0.1:9095 is usual. Port 0: any free one. "
             "Unset: gRPC is not served. Needs barnabas[grpc]. An address other than this machine's own needs "
             "grpc.tls.client.ca.file.",
         ),
