@@ -7,7 +7,7 @@ Records are decoded on a thread.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -118,11 +118,11 @@ class _Stream:
 
     async def run(self) -> None:
         """Serve until the client closes or everything is read."""
-        work: list[Awaitable[None]] = [self._read()]
+        if self._member is None:
+            await self._begin()
+        work = [self._read()]
         if self._member is not None:
             work += [self._member.run(self), self._commit_regularly()]
-        else:
-            await self._begin()
         acks = asyncio.ensure_future(self._take_acks())
         tasks = [asyncio.ensure_future(each) for each in work]
         try:

@@ -123,7 +123,7 @@ def _options(settings: GrpcSettings) -> list[tuple[str, int]]:
         ("grpc.keepalive_time_ms", 4 * PING_MS),  # a client that is gone without a word is noticed
         ("grpc.keepalive_timeout_ms", PING_MS),
         ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.max_concurrent_streams", settings.grpc_max_streams),
+        ("grpc.max_concurrent_streams", settings.grpc_max_calls),  # of one connection; any more wait for it
     ]
 
 
