@@ -18,7 +18,7 @@ PYTHON_IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test quick sim chaos kills scenarios differential demo check bench docs messages fmt clean distclean
+.PHONY: help setup test quick sim chaos kills scenarios differential demo check bench docs messages proto fmt clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -101,6 +101,9 @@ docs: setup ## Write the reference pages of the settings and the metrics anew
 
 messages: setup ## Write the types of requests and answers anew
 	@$(VENV_PYTHON) -m barnabas.edge.kafka.messages
+
+proto: setup ## Write the messages and stubs of gRPC anew
+	@$(VENV_PYTHON) -m grpc_tools.protoc -Iproto --python_out=src --pyi_out=src --grpc_python_out=src proto/barnabas/v1/bus.proto
 
 fmt: setup ## Format, and fix what lint can fix
 	@$(VENV_PYTHON) -m ruff check --fix-only --quiet .

@@ -20,6 +20,7 @@ from barnabas.core.model import TopicPartition
 from barnabas.core.raft import voters as raft
 from barnabas.edge.kafka.server import KafkaServer
 from barnabas.node.building import build_broker
+from barnabas.node.edges import Edges
 from barnabas.node.http import NodeHttp
 from barnabas.node.limits import connection_limits, hold_s, maintenance_config
 from barnabas.node.listening import advertised_elsewhere, bind, check_resolvable, endpoint_of
@@ -66,6 +67,7 @@ class Node:
         self._shares = None if ports.max_descriptors is None else share(ports.max_descriptors)
         self.config = self._within_shares(config)
         self.broker: Broker | None = None
+        self.edges = Edges(config)
         self.addresses: dict[str, tuple[str, int]] = {}  # by the name of the listener, in the order of the settings
         self._stop = asyncio.Event()
         self.http = NodeHttp(self.config)
@@ -233,6 +235,9 @@ class Node:
         broker.membership.ready()
         beating = connections.tasks.create_task(broker.membership.run())
         await self._unless_stopped(broker.membership.wait_unfenced())
+        await self.edges.open(
+            broker, connections.tasks
+        )  # last: they are large, and Kafka's port need not wait for them
         return [beating, *checking]
 
     def _check_addresses(
@@ -262,6 +267,7 @@ class Node:
 
     async def _close_doors(self, broker: Broker, connections: Connections) -> None:
         """Let nobody in any more."""
+        await self.edges.close()  # while groups can still be left
         broker.groups.close()  # first: members whose joins wait are told, and hold up nothing
         broker.transactions.close()
         await self.http.close()

@@ -14,7 +14,7 @@ from barnabas.core.metadata.records import NO_LEADER
 from barnabas.core.model import TopicPartition
 from barnabas.core.transactions.ending import TransactionEnd
 from barnabas.runtime.cluster_metadata import ImageSource
-from barnabas.runtime.peers import Peers
+from barnabas.runtime.peers import Peer, Peers
 from barnabas.wire.apis import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
 from barnabas.wire.writing import Values
 
@@ -134,6 +134,18 @@ class OtherBrokers:
             raise LeaderNotAvailable(f"broker {node_id} is not available")
         endpoint = node.endpoint(self._listener) if self._listener is not None else node
         return endpoint.host, endpoint.port
+
+    def at(self, node_id: int) -> Peer:
+        """A broker, at the address it has now: to be asked at once."""
+        host, port = self._address(node_id)
+        assert self._peers is not None
+        return self._peers.at(host, port)
+
+    def once(self, node_id: int) -> Peer:
+        """A way to a broker for one caller alone, who closes it."""
+        host, port = self._address(node_id)
+        assert self._peers is not None
+        return self._peers.once(host, port)
 
     async def hold(self, node_id: int) -> asyncio.Future[None]:
         """Connect to a broker, and send nothing; the future is done when the connection has ended, and ends it when it

@@ -21,7 +21,7 @@ def connect(remote: str) -> "SparkSession":
     if not remote.startswith("sc://"):
         raise BarnabasError(f"{remote!r} is not an address of a Spark Connect server, as in sc://localhost:15002")
     try:
-        import grpc  # type: ignore[import-untyped]
+        import grpc
         from pyspark.sql import SparkSession
         from pyspark.sql.connect.client import DefaultChannelBuilder
     except ImportError as error:

@@ -67,6 +67,14 @@ class EmbeddedBroker:
         return f"http://{host}:{port}"
 
     @property
+    def grpc(self) -> str:
+        """What a gRPC client connects to, with ``grpc.listener`` set."""
+        if self._node is None or self._node.edges.grpc_address is None:
+            raise BarnabasError("the embedded broker serves no gRPC: start it with grpc.listener")
+        host, port = self._node.edges.grpc_address
+        return f"{host}:{port}"
+
+    @property
     def data_dir(self) -> str:
         """Where its data is."""
         return self._data_dir or self._own_dir or ""

@@ -43,6 +43,7 @@ def check_together(config: "BrokerConfig") -> None:
     per_ip_overrides(config)
     _check_access(config)
     parse_http_listener(config.http.http_listener)
+    config.grpc.check()
     names = {listener.name for listener in config.listeners}
     for listener in config.advertised_listeners:
         if listener.name not in names:

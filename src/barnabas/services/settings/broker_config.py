@@ -19,6 +19,7 @@ from barnabas.services.settings.broker_names import is_ignored_name, known_names
 from barnabas.services.settings.catalogue.access_settings import AccessSettings
 from barnabas.services.settings.catalogue.field import About, settings_of
 from barnabas.services.settings.catalogue.group_settings import GroupSettings
+from barnabas.services.settings.catalogue.grpc_settings import GrpcSettings
 from barnabas.services.settings.catalogue.http_settings import HttpSettings
 from barnabas.services.settings.catalogue.listener import Listener, check_protocols, parse_listeners
 from barnabas.services.settings.catalogue.quorum_settings import QuorumSettings
@@ -295,6 +296,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     access: AccessSettings = AccessSettings()
     groups: GroupSettings = GroupSettings()
+    grpc: GrpcSettings = GrpcSettings()
     http: HttpSettings = HttpSettings()
     quorum: QuorumSettings = QuorumSettings()
     quotas: QuotaSettings = QuotaSettings()
@@ -391,6 +393,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 _PARTS: Final[Mapping[str, Mapping[str, Setting]]] = {
     "access": settings_of(AccessSettings),
     "groups": settings_of(GroupSettings),
+    "grpc": settings_of(GrpcSettings),
     "http": settings_of(HttpSettings),
     "quorum": settings_of(QuorumSettings),
     "quotas": settings_of(QuotaSettings),

@@ -1,0 +1,208 @@
+"""What every call goes through: who calls, what it sends, what a refusal becomes.
+
+Messages come and leave as bytes, so that a large one is read or written on a thread: nobody holds the loop.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import unquote
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from barnabas.core.errors import BarnabasError, InvalidRequest
+from barnabas.edge.grpc.statuses import (
+    TooManyCalls,
+    Unauthenticated,
+    message_of,
+    status_of,
+    trailing_of,
+)
+from barnabas.runtime.offload import Offload
+from barnabas.services.session import Principal, Session
+
+LISTENER: Final = "GRPC"
+LARGE_BYTES: Final = 64 * 1024
+"""A larger message is read, or written, on a thread."""
+M = TypeVar("M", bound=Message)
+
+Unary = Callable[["Call", bytes], Awaitable[Message]]
+Streaming = Callable[["Call"], Awaitable[None]]
+
+
+class Authenticator(Protocol):
+    """Says who a caller is, by what is in its metadata."""
+
+    async def authenticate(self, scheme: str, credentials: str) -> Principal:
+        """The caller of ``authorization: <scheme> <credentials>``, the scheme in small letters; `Unauthenticated` if
+        they are not valid.
+        """
+        ...
+
+
+class Call:
+    """One call: its client, and how to read from it and write to it."""
+
+    def __init__(self, context: Any, session: Session, offload: Offload) -> None:
+        self._context = context
+        self._offload = offload
+        self.session = session
+
+    @property
+    def time_left_s(self) -> float | None:
+        """Until the client's deadline; None: it has none."""
+        left: float | None = self._context.time_remaining()
+        return left
+
+    def timeout_ms(self, asked_ms: int, *, default_ms: int) -> int:
+        """How long to wait, by what the request says and the deadline of the call."""
+        if asked_ms < 0:
+            raise InvalidRequest(f"timeout_ms is {asked_ms}; it must not be negative")
+        wait_ms = asked_ms or default_ms
+        left_s = self.time_left_s
+        return wait_ms if left_s is None else max(min(wait_ms, int(left_s * 1000)), 1)
+
+    async def parse(self, kind: type[M], data: bytes) -> M:
+        """A message of this kind."""
+        try:
+            if len(data) <= LARGE_BYTES:
+                return _parse(kind, data)
+            return await self._offload.run(lambda: _parse(kind, data))
+        except DecodeError:
+            raise InvalidRequest(f"the message is no {kind.__name__}") from None
+
+    async def read(self, kind: type[M]) -> M | None:
+        """The next message of the client; None when it sends no more."""
+        data = await self._context.read()
+        return None if data is grpc.aio.EOF else await self.parse(kind, data)
+
+    async def write(self, message: Message, *, is_large: bool = False) -> None:
+        """Send a message; waits while the client does not read. `is_large`: worth a thread."""
+        if is_large:
+            await self._context.write(await self._offload.run(message.SerializeToString))
+        else:
+            await self._context.write(message.SerializeToString())
+
+
+class Calls:
+    """Wraps the methods of the service."""
+
+    def __init__(
+        self, offload: Offload, *, authenticator: Authenticator | None, uses_certificates: bool, max_streams: int
+    ) -> None:
+        self._offload = offload
+        self._authenticator = authenticator
+        self._uses_certificates = uses_certificates
+        self._max_streams = max_streams
+        self.streams = 0
+
+    def unary(self, method: Unary) -> Callable[[bytes, Any], Awaitable[bytes]]:
+        """A method with one request and one response."""
+
+        async def handle(data: bytes, context: Any) -> bytes:
+            try:
+                call = Call(context, await self._session(context), self._offload)
+                response = await method(call, data)
+                if response.ByteSize() <= LARGE_BYTES:
+                    return bytes(response.SerializeToString())
+                return bytes(await self._offload.run(response.SerializeToString))
+            except BarnabasError as error:
+                await _abort(context, error)
+                raise AssertionError("abort raises") from error
+
+        return handle
+
+    def streaming(self, method: Streaming) -> Callable[[Any, Any], Awaitable[None]]:
+        """A method with a stream in each direction, or of responses alone: then `read` has the one request."""
+
+        async def handle(_: Any, context: Any) -> None:
+            if self.streams >= self._max_streams:
+                busy = TooManyCalls(f"this node serves {self._max_streams} streams already (grpc.max.streams)")
+                await _abort(context, busy)
+            self.streams += 1
+            try:
+                await method(Call(context, await self._session(context), self._offload))
+            except BarnabasError as error:
+                await _abort(context, error)
+            except BaseExceptionGroup as group:
+                refusal = first_refusal(group)
+                if refusal is None:
+                    raise
+                await _abort(context, refusal)
+            finally:
+                self.streams -= 1
+
+        return handle
+
+    def watching(self, method: Callable[[Call, bytes], Awaitable[None]]) -> Callable[[bytes, Any], Awaitable[None]]:
+        """A method with one request and a stream of responses."""
+
+        async def handle(data: bytes, context: Any) -> None:
+            async def run(call: Call) -> None:
+                await method(call, data)
+
+            await self.streaming(run)(None, context)
+
+        return handle
+
+    async def _session(self, context: Any) -> Session:
+        session = Session(listener=LISTENER, peer=_peer(context.peer()), local=("", 0))
+        given = dict(context.invocation_metadata() or ())
+        session.client_id = str(given.get("user-agent", ""))[:200] or None
+        authorization = given.get("authorization")
+        if authorization is not None:
+            session.principal = await self._authenticate(str(authorization))
+        elif self._uses_certificates:
+            session.principal = _certified(context.auth_context())
+        elif self._authenticator is not None:
+            raise Unauthenticated("send the metadata 'authorization: Basic ...' or 'authorization: Bearer ...'")
+        return session
+
+    async def _authenticate(self, authorization: str) -> Principal:
+        scheme, _, credentials = authorization.partition(" ")
+        if self._authenticator is None:
+            raise Unauthenticated("this node checks no passwords or tokens: leave out the metadata 'authorization'")
+        if not credentials.strip():
+            raise Unauthenticated("the metadata 'authorization' has no credentials: 'Basic ...' or 'Bearer ...'")
+        return await self._authenticator.authenticate(scheme.lower(), credentials.strip())
+
+
+def _parse(kind: type[M], data: bytes) -> M:
+    message: M = kind.FromString(data)
+    return message
+
+
+def _peer(text: str) -> tuple[str, int]:
+    """The address in gRPC's words for it, as in ``ipv4:127.0.0.1:4711``."""
+    _, _, address = unquote(text).partition(":")
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port) if port.isdecimal() else 0
+
+
+def _certified(context: Any) -> Principal:
+    names = context.get("x509_common_name") or ()
+    if not names:
+        raise Unauthenticated("the client's certificate has no common name")
+    return Principal("User", f"CN={names[0].decode('utf-8', 'replace')}")
+
+
+def first_refusal(group: BaseExceptionGroup[BaseException]) -> BarnabasError | None:
+    """The refusal among the errors of a stream's tasks; None if something else went wrong."""
+    refusals, rest = group.split(BarnabasError)
+    if refusals is None or rest is not None:
+        return None
+    error: BaseException = refusals
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, BarnabasError)
+    return error
+
+
+async def _abort(context: Any, error: BarnabasError) -> None:
+    await context.abort(status_of(error), message_of(error), trailing_metadata=trailing_of(error))
+
+
+async def pause(seconds: float) -> None:
+    """Wait before trying again."""
+    await asyncio.sleep(seconds)
