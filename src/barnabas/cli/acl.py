@@ -201,9 +201,7 @@ def _some(acls: list["AclInfo"]) -> str:
 
 def _print(acls: list["AclInfo"], *, as_json: bool) -> None:
     rows = [
-        (each.principal, each.permission, each.operation, each.resource_type, each.resource_name, each.pattern_type)
-        + (each.host,)
-        for each in acls
+        (a.principal, a.permission, a.operation, a.resource_type, a.resource_name, a.pattern_type, a.host) for a in acls
     ]
     columns = ("principal", "permission", "operation", "resource type", "resource", "pattern", "host")
     output.print_found(acls, columns, rows, as_json=as_json)

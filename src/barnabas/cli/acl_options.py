@@ -5,12 +5,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from barnabas.client.acl_infos import AclInfo, AclSelection
+
+_Host = TypeVar("_Host", str, None)
 
 CLUSTER_NAME: Final = "kafka-cluster"
 PRODUCER: Final = ("Write", "Describe", "Create")
@@ -61,7 +63,7 @@ class AclOptions:
         grants = list(self._grants())
         if not grants:
             raise typer.BadParameter("name a resource: --topic, --group, --cluster, --transactional-id, ...")
-        people = list(self._people())
+        people = list(self._people("*"))
         if not people:
             raise typer.BadParameter("name a principal: --allow-principal User:alice, or --deny-principal")
         return [
@@ -75,9 +77,10 @@ class AclOptions:
         from barnabas.client.acl_infos import AclSelection
 
         pattern = self.pattern_type or "literal"
-        people = list(self._people(is_filter=True)) or [(None, None, "any")]
+        people: list[tuple[str | None, str | None, str]] = [*self._people(None)] or [(None, None, "any")]
+        wanted: list[tuple[str, str | None, str]]
         if self.is_producer or self.is_consumer or self.operations:
-            wanted = list(dict.fromkeys(self._grants()))
+            wanted = [*dict.fromkeys(self._grants())]
         else:
             wanted = [(kind, name, "Any") for kind, name in self.resources]
         if not wanted:
@@ -89,17 +92,17 @@ class AclOptions:
             for principal, host, permission in people
         ]
 
-    def _people(self, *, is_filter: bool = False) -> Iterator[tuple[str | None, str | None, str]]:
+    def _people(self, anywhere: _Host) -> Iterator[tuple[str, str | _Host, str]]:
+        """Principals, hosts and permissions; `anywhere` is the host where none is given."""
         for principals, hosts, permission in (
             (self.allow_principals, self.allow_hosts, "allow"),
             (self.deny_principals, self.deny_hosts, "deny"),
         ):
-            anywhere: list[str | None] = [None] if is_filter else ["*"]
             if hosts and not principals:
                 hint = f"--{permission}-host"
                 raise typer.BadParameter(f"needs --{permission}-principal, too", param_hint=hint)
             for principal in principals:
-                yield from ((_principal(principal), host, permission) for host in (*hosts,) or anywhere)
+                yield from ((_principal(principal), host, permission) for host in hosts or (anywhere,))
 
     def _grants(self) -> Iterator[tuple[str, str, str]]:
         if self.is_producer or self.is_consumer:

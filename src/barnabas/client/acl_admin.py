@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class AclAdmin:
-    """The ACLs of one cluster. Each call has its own connections, and retries what may pass: a repetition does no harm."""
+    """The ACLs of one cluster. Each call has its own connections, and retries what may pass; that does no harm."""
 
     def __init__(self, settings: Settings, timeout_s: float = 30.0) -> None:
         self._settings = settings

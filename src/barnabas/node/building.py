@@ -89,7 +89,6 @@ def build_broker(
     metadata.subscribe(coordinators.apply)
     metadata.subscribe(transactions.apply)
     live.subscribe(lambda settings: coordinators.configure(GroupConfig.of(settings.groups)))
-    access = Access()
     quotas = Quotas(metadata, QuotaConfig.of(config.quotas), access=access)
     metadata.subscribe(quotas.apply)
     return Broker(

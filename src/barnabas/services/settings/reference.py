@@ -36,7 +36,7 @@ _TAIL: Final = """\
 ## Names of Kafka without a meaning here
 
 Accepted and ignored, so that Kafka's own files can be used; the log names those it finds. Where one promises
-protection (`authorizer.class.name`, `super.users`, quotas, policies, tiered storage) only the value that asks for none
+protection (quotas, policies, tiered storage) only the value that asks for none
 is ignored, and `ssl.*`, `sasl.*`, `delegation.token.*` and `listener.name.*` are refused. `zookeeper.*` and
 `confluent.*` are ignored.
 """

@@ -1,5 +1,7 @@
 """Which ACLs can be created, and which of them a filter selects."""
 
+from typing import Any
+
 import pytest
 
 from barnabas.core.access.acls import Acl, AclFilter, PatternType
@@ -29,7 +31,7 @@ VALID = Acl(2, "orders", 3, "User:alice", "*", 3, 3)
         ({"host": "10.0.0.0/33"}, "Invalid host"),
     ],
 )
-def test_an_acl_that_says_nothing_is_refused(wrong: dict[str, object], problem: str) -> None:
+def test_an_acl_that_says_nothing_is_refused(wrong: dict[str, Any], problem: str) -> None:
     VALID.check()
     with pytest.raises(InvalidRequest, match=problem):
         VALID._replace(**wrong).check()
@@ -37,7 +39,8 @@ def test_an_acl_that_says_nothing_is_refused(wrong: dict[str, object], problem: 
 
 def test_an_acl_has_an_id_of_its_own() -> None:
     others = [
-        VALID._replace(**{field: "x:y" if isinstance(value, str) else 4}) for field, value in VALID._asdict().items()
+        Acl(**{**VALID._asdict(), field: "x:y" if isinstance(value, str) else 4})
+        for field, value in VALID._asdict().items()
     ]
     others += [VALID._replace(resource_name="ordersU", principal="ser:alice")]
     assert len({VALID.acl_id, *(each.acl_id for each in others)}) == 1 + len(others)
@@ -77,14 +80,17 @@ def test_a_filter_selects_by_pattern(pattern_type: PatternType, name: str | None
 @pytest.mark.parametrize("field", ["resource_type", "principal", "host", "operation", "permission"])
 def test_a_filter_selects_by_each_field(field: str) -> None:
     value = getattr(VALID, field)
-    assert AclFilter(**{field: value}).matches(VALID)
-    assert not AclFilter(**{field: f"{value}x" if isinstance(value, str) else 2 + (value == 2)}).matches(VALID)
+    same: dict[str, Any] = {field: value}
+    other: dict[str, Any] = {field: f"{value}x" if isinstance(value, str) else 2 + (value == 2)}
+    any_of: dict[str, Any] = {field: None if isinstance(value, str) else 1}
+    assert AclFilter(**same).matches(VALID)
+    assert not AclFilter(**other).matches(VALID)
     assert AclFilter(*VALID).single == VALID
-    assert AclFilter(*VALID)._replace(**{field: None if isinstance(value, str) else 1}).single is None
+    assert AclFilter(*VALID)._replace(**any_of).single is None
 
 
 @pytest.mark.parametrize("wrong", [{"resource_type": 0}, {"pattern_type": 9}, {"operation": -1}, {"permission": 0}])
-def test_a_filter_with_a_number_that_stands_for_nothing_is_refused(wrong: dict[str, int]) -> None:
+def test_a_filter_with_a_number_that_stands_for_nothing_is_refused(wrong: dict[str, Any]) -> None:
     AclFilter().check()
     with pytest.raises(InvalidRequest, match="Unknown"):
         AclFilter(**wrong).check()

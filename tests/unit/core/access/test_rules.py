@@ -1,6 +1,7 @@
 """Who may do what, by ACLs: examples to be read, and any ACLs against the rules as they are told."""
 
 from itertools import count
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -144,7 +145,10 @@ ACLS = st.builds(
 @given(st.lists(ACLS, max_size=12), st.data())
 def test_any_acls_say_what_the_rules_say_as_they_are_told(acls: list[Acl], data: st.DataObject) -> None:
     """ACLs are created and deleted, and the same one may be there twice under two ids."""
-    options = {"allows_unlisted": data.draw(st.booleans()), "super_users": frozenset(data.draw(st.sets(PRINCIPALS)))}
+    options: dict[str, Any] = {
+        "allows_unlisted": data.draw(st.booleans()),
+        "super_users": frozenset(data.draw(st.sets(PRINCIPALS))),
+    }
     rules, ids, there = Rules(**options), count(), dict[UUID, Acl]()
     for each in acls:
         acl_id = UUID(int=next(ids))

@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 
 def need(text: str, code: int | None = None) -> Need:
-    """As in ``T.WRITE`` or ``T.CREATE C.CREATE``, of which one is enough; the last has the code, unless one is given."""
+    """As in ``T.WRITE`` or ``T.CREATE C.CREATE``, of which one is enough; the last has the code, or the one given."""
     any_of = tuple(_permission(each) for each in text.split())
     return Need(any_of, REFUSALS[any_of[-1][1].type] if code is None else code)
 

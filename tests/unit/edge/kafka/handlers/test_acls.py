@@ -200,7 +200,7 @@ def test_a_change_is_authorized_by_the_controller_for_whoever_asked_another_node
         denied = await cluster.ask(2, DELETE_ACLS, 3, filters=[any_filter()])
         assert [each.error_code.value for each in denied.filter_results] == [CLUSTER_REFUSED]
 
-    run_cluster(scenario, settings={node: CLUSTERED for node in (1, 2)})
+    run_cluster(scenario, settings=dict.fromkeys((1, 2), CLUSTERED))
 
 
 def test_a_node_creates_what_it_needs_itself_whoever_made_it_necessary() -> None:
@@ -209,7 +209,7 @@ def test_a_node_creates_what_it_needs_itself_whoever_made_it_necessary() -> None
         await cluster.brokers[2].groups.create_topic()
         assert "__consumer_offsets" in cluster.brokers[2].image.topics
 
-    run_cluster(scenario, settings={node: CLUSTERED for node in (1, 2)})
+    run_cluster(scenario, settings=dict.fromkeys((1, 2), CLUSTERED))
 
 
 # What is not told
