@@ -2,13 +2,19 @@
 
 import gc
 import os
+import sys
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from barnabas.runtime import log_lines
+from tests.support.compiling import compile_together
+from tests.support.examples import are_all_tried
 
-settings.register_profile("barnabas", deadline=None)
+# A run of all tests tries the same examples each time: what it finds is the fault of a change. `make sim` tries others.
+settings.register_profile(
+    "barnabas", deadline=None, derandomize=not are_all_tried(), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("barnabas")
 
 # Of the nodes that tests start as processes one would take the address that `barnabas serve` has for HTTP by itself.
@@ -19,6 +25,13 @@ os.environ.setdefault("BARNABAS_HTTP_LISTENER", "off")
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are cores: in any of them a test waits now and then, for a timer or a client."""
     return len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) + 1
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    worker = getattr(session.config, "workerinput", None)  # of pytest-xdist
+    if worker is not None and not sys.dont_write_bytecode:
+        place = int(worker["workerid"].removeprefix("gw"))
+        compile_together(session.config, place=place, places=worker["workercount"])
 
 
 @pytest.hookimpl(trylast=True)

@@ -16,7 +16,7 @@ from tests.simulation.replicas_logs import LogView
 from tests.simulation.replicas_world import ReplicasWorld, ReplicaTrouble, run_scenario
 from tests.simulation.seeded import seeds
 
-SEEDS = 3
+SEEDS = 2
 SCRUBBED_S = 75.0
 """A node that has started reads its logs after a minute."""
 MOMENTS_S = 10.0

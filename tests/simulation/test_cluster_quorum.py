@@ -16,7 +16,7 @@ from tests.simulation.cluster_support import run_scenario, run_seed
 from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.seeded import check_noticed, check_seeds
 
-SEEDS = 12
+SEEDS = 6
 PLANTED_SEEDS = 30
 EVENTS = (
     "leader",

@@ -24,7 +24,7 @@ from tests.simulation.cluster_faults import Trouble
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 from tests.simulation.seeded import seeds
 
-SEEDS: Final = 6
+SEEDS: Final = 3
 GROUPS: Final = 40
 PATIENCE_S: Final = 30.0
 LOOK_S: Final = 0.1

@@ -22,7 +22,7 @@ from barnabas.storage.log import Log
 from tests.simulation.group_support import run, run_small
 from tests.simulation.seeded import check_noticed, check_seeds
 
-SEEDS = 5
+SEEDS = 3
 PLANTED_SEEDS = 20
 
 pytestmark = pytest.mark.usefixtures("_quiet")

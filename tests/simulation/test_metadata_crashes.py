@@ -45,7 +45,7 @@ from tests.support.nodes import register_node
 
 T = TypeVar("T")
 
-SEEDS = 240
+SEEDS = 120
 PLANTED_SEEDS = 150
 NOTICED_BY = {"glue_half_a_commit_to_the_next": 75}  # or else by one of the first
 BOOTS = 8

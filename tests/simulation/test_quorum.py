@@ -10,7 +10,7 @@ from barnabas.storage.unsynced import FlushPlan
 from tests.simulation.quorum_support import run_seed
 from tests.simulation.seeded import check_noticed, check_seeds
 
-SEEDS = 25
+SEEDS = 12
 PLANTED_SEEDS = 50
 
 

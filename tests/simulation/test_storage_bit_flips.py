@@ -22,7 +22,7 @@ from tests.simulation.seeded import seeds
 from tests.simulation.storage_model import Violation
 from tests.unit.storage.builders import LOG_DIRECTORY, NOW_MS, PARTITION, content, open_dir, plain, records
 
-FLIPS = 250
+FLIPS = 125
 CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=300)
 
 

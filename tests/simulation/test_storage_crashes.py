@@ -1,6 +1,6 @@
 """Logs on a disk that loses power at any moment keep what they promised to keep.
 
-TEST_SEEDS says how many runs (by default about 3,000 crashes in all), TEST_FIRST_SEED where to begin:
+TEST_SEEDS says how many runs (by default about 1,500 crashes in all), TEST_FIRST_SEED where to begin:
 
     TEST_SEEDS=100000 pytest tests/simulation/test_storage_crashes.py
 """
@@ -13,7 +13,7 @@ from tests.simulation.seeded import seeds
 from tests.simulation.storage_machine import Machine, run
 
 PARTS = 4  # so that test processes can share them
-SEEDS = 360
+SEEDS = 180
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -3,7 +3,7 @@
 from tests.simulation.seeded import check_seeds
 from tests.simulation.wire_quorum_support import run_seed
 
-SEEDS = 15
+SEEDS = 8
 
 
 def test_images_are_equal_at_equal_offsets_and_nothing_acknowledged_is_lost() -> None:

@@ -3,7 +3,9 @@
 import asyncio
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 import pytest
@@ -97,33 +99,45 @@ async def until(condition: Callable[[], bool]) -> None:
 LIMIT = 2 * MOST_NEW
 
 
-def test_what_died_after_it_was_set_aside_is_found_when_the_process_is_quiet() -> None:
-    async def scenario() -> None:
-        processor = Processor()
-        collector = Collector(max_new_set_aside=LIMIT, rounds_per_count=1, used_s=processor, quiet_s=0.001)
-        found = await set_aside_dead(collector)
-        processor.adds_s = 1.0
-        kept: list[list[int]] = []
-        grow(kept, 2 * LIMIT)
-        used_s = processor.used_s
-        await until(lambda: processor.used_s >= used_s + 3)  # it has looked again and again whether there is much to do
-        assert found() is not None
-        processor.adds_s = 0.0
-        await until(lambda: found() is None)
-        collector.stop()
+def run_alone(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """In a process that has few objects: that of the tests has a million, and twice as many would have to be made."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
+        processes.submit(run_in_process, scenario).result(120)
 
+
+def run_in_process(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(scenario())
+
+
+async def found_when_quiet() -> None:
+    processor = Processor()
+    collector = Collector(max_new_set_aside=LIMIT, rounds_per_count=1, used_s=processor, quiet_s=0.001)
+    found = await set_aside_dead(collector)
+    processor.adds_s = 1.0
+    kept: list[list[int]] = []
+    grow(kept, 2 * LIMIT)
+    used_s = processor.used_s
+    await until(lambda: processor.used_s >= used_s + 3)  # it has looked again and again whether there is much to do
+    assert found() is not None
+    processor.adds_s = 0.0
+    await until(lambda: found() is None)
+    collector.stop()
+
+
+def test_what_died_after_it_was_set_aside_is_found_when_the_process_is_quiet() -> None:
+    run_alone(found_when_quiet)
+
+
+async def found_when_never_quiet() -> None:
+    processor = Processor()
+    processor.adds_s = 1.0
+    collector = Collector(max_new_set_aside=LIMIT, rounds_per_count=1, used_s=processor, quiet_s=0.001)
+    found = await set_aside_dead(collector)
+    kept: list[list[int]] = []
+    grow(kept, (BUSY_TIMES + 1) * LIMIT)
+    await until(lambda: found() is None)
+    collector.stop()
 
 
 def test_a_process_that_is_never_quiet_does_not_wait_for_ever() -> None:
-    async def scenario() -> None:
-        processor = Processor()
-        processor.adds_s = 1.0
-        collector = Collector(max_new_set_aside=LIMIT, rounds_per_count=1, used_s=processor, quiet_s=0.001)
-        found = await set_aside_dead(collector)
-        kept: list[list[int]] = []
-        grow(kept, (BUSY_TIMES + 1) * LIMIT)
-        await until(lambda: found() is None)
-        collector.stop()
-
-    asyncio.run(scenario())
+    run_alone(found_when_never_quiet)

@@ -4,7 +4,7 @@ import os
 
 from tests.unit.core.raft.cluster import Cluster, SimulatedNode, require
 
-SEEDS = int(os.environ.get("RAFT_SEEDS", "200"))
+SEEDS = int(os.environ.get("RAFT_SEEDS", "100"))
 """How many seeds a run tries; more by the environment variable."""
 FIRST_SEED = int(os.environ.get("RAFT_FIRST_SEED", "0"))
 

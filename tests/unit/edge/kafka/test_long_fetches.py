@@ -19,17 +19,14 @@ from tests.support.ports import NOW_MS
 from tests.support.served import versions_of
 from tests.unit.edge.kafka.calling import NAMED, Call, Caller, frame_of
 from tests.unit.edge.kafka.fetching.support import fill, is_parked, partitions_in, values_in, wait_parked
-from tests.unit.edge.kafka.holding import Held, held_by
+from tests.unit.edge.kafka.holding import MAX_FREED, Held, held_by
 from tests.unit.edge.kafka.support import append, build, create, run
 from tests.unit.wire.kio_values import encode
 
-MAX_CALLS = 12_000
+MAX_CALLS = 8000
 """Between two turns: some milliseconds. Every request below takes several times as many in all."""
 
-MAX_FREED = 6000
-"""Blocks of memory between two turns: a millisecond or two. What is freed in all is several times as much."""
-
-MANY = 6000
+MANY = 3000
 BY_ID = versions_of(FETCH)[-1]
 Topic = str | UUID
 
@@ -137,12 +134,12 @@ def test_a_session_of_many_gives_the_loop_back() -> None:
             call = await answered(caller.send(request))
         session = (await call.read()).session_id
         assert session > 0
-        await fill(broker, "wide", b"a", partition=4321)
+        await fill(broker, "wide", b"a", partition=2321)
         request = frame(session=(session, 1))
         with Held() as going_on:
             call = await answered(caller.send(request))
         (found,) = partitions_in(await call.read())
-        assert (found.partition_index, values_in(found)) == (4321, [b"a"])
+        assert (found.partition_index, values_in(found)) == (2321, [b"a"])
         forgotten = [{"topic": "wide", "partitions": tuple(range(1, MANY))}]
         request = frame(session=(session, 2), forgotten_topics_data=forgotten)
         with Held() as forgetting:
@@ -156,10 +153,11 @@ def test_a_session_of_many_gives_the_loop_back() -> None:
 
 def test_a_poll_of_many_looks_only_at_what_grew() -> None:
     async def scenario(broker: Broker) -> None:
-        await create(broker, "wide", MANY, flush_policy="os")
+        number = 2 * MANY
+        await create(broker, "wide", number, flush_policy="os")
         caller = Caller(broker)
-        call = caller.send(frame(topic_of("wide", range(MANY)), max_wait=60_000, min_bytes=2000))
-        await wait_parked(broker, "wide", MANY - 1)
+        call = caller.send(frame(topic_of("wide", range(number)), max_wait=60_000, min_bytes=2000))
+        await wait_parked(broker, "wide", number - 1)
         size = len(encode_batch([Record(0, NOW_MS, b"k", b"v")]))
         with Held() as held:
             for partition in range(2000 // size):
@@ -167,12 +165,12 @@ def test_a_poll_of_many_looks_only_at_what_grew() -> None:
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
                 assert not call.is_answered
-        assert held.calls < 5 * MANY  # all that was written included; to look at all takes more
-        append(broker, "wide", NOW_MS, partition=MANY - 1)
+        assert held.calls < 5 * number  # all that was written included; to look at all takes more
+        append(broker, "wide", NOW_MS, partition=number - 1)
         response = await call.read()
         served = [each.partition_index for each in partitions_in(response) if each.records]
-        assert served == [*range(2000 // size), MANY - 1]
-        assert not any(is_parked(broker, "wide", partition) for partition in range(MANY))
+        assert served == [*range(2000 // size), number - 1]
+        assert not any(is_parked(broker, "wide", partition) for partition in range(number))
 
     run(scenario)
 
@@ -217,20 +215,20 @@ def test_a_partition_that_is_named_twice_is_told_once_as_it_was_named_last() -> 
 def test_a_topic_may_be_deleted_between_any_two_turns(is_recreated: bool) -> None:
     async def scenario(broker: Broker) -> None:
         caller = Caller(broker)
-        await create(broker, "other", 150)
+        await create(broker, "other", 80)
         turns, is_over = 0, False
         while not is_over:
-            await create(broker, "t", 250, flush_policy="os")
+            await create(broker, "t", 120, flush_policy="os")
             append(broker, "t", NOW_MS, partition=0)
-            call = caller.send(frame(topic_of("t", range(250)), topic_of("other", range(150)), max_wait=1000))
+            call = caller.send(frame(topic_of("t", range(120)), topic_of("other", range(80)), max_wait=1000))
             for _ in range(turns):
                 await asyncio.sleep(0)
             is_over = call.is_answered
             await broker.topics.delete("t")
             if is_recreated:
-                await create(broker, "t", 250)
+                await create(broker, "t", 120)
             response = await call.read()
-            assert count_of(response) == 400
+            assert count_of(response) == 200
             assert codes_in(response) <= {0, 3}
             if is_recreated:
                 await broker.topics.delete("t")

@@ -12,15 +12,12 @@ from kio.index import load_request_schema
 from barnabas.services.broker import Broker
 from barnabas.wire.apis import APIS
 from tests.unit.edge.kafka.calling import Caller, frame_of
-from tests.unit.edge.kafka.holding import Held, held_by
+from tests.unit.edge.kafka.holding import MAX_FREED, Held, held_by
 from tests.unit.edge.kafka.support import NODE_ID, build, create, run
 from tests.unit.wire.kio_values import encode
 
-MAX_CALLS = 12_000
+MAX_CALLS = 8000
 """Between two turns: some milliseconds. Every request below takes several times as many in all."""
-
-MAX_FREED = 6000
-"""Blocks of memory between two turns: a millisecond or two. What is freed in all is several times as much."""
 
 MAX_CALLS_FOR_A_PARTITION = 25
 """Of a new topic, whose commit is one step: so many for as many as one request may create are some 30 milliseconds."""
@@ -28,7 +25,7 @@ MAX_CALLS_FOR_A_PARTITION = 25
 MAX_CALLS_FOR_AN_END = 40
 """A reader of thousands of partitions asks where they end many times a second."""
 
-MANY = 6000
+MANY = 3000
 MOST_CREATED = 10_000
 TOPIC = "wide"
 NAMES = [f"name-{number}" for number in range(MANY)]
@@ -107,7 +104,7 @@ REQUESTS: dict[str, tuple[int, int, dict[str, Any]]] = {
             "protocols": [{"name": name, "metadata": b""} for name in NAMES],
         },
     ),
-    "LeaveGroup": (13, 5, {"group_id": "g", "members": [{"member_id": name} for name in NAMES * 2]}),
+    "LeaveGroup": (13, 5, {"group_id": "g", "members": [{"member_id": name} for name in NAMES * 4]}),
     "SyncGroup": (
         14,
         5,
@@ -125,7 +122,7 @@ REQUESTS: dict[str, tuple[int, int, dict[str, Any]]] = {
             "group_id": "consumers",
             "member_id": "m",
             "rebalance_timeout": 30_000,
-            "subscribed_topic_names": NAMES * 2,
+            "subscribed_topic_names": NAMES * 4,
             "topic_partitions": [],
         },
     ),
@@ -242,14 +239,15 @@ def test_as_many_partitions_as_one_request_may_create_are_created_in_few_calls_e
 
 
 def test_the_end_of_a_partition_among_thousands_is_found_in_few_calls() -> None:
-    key, version, values = REQUESTS["ListOffsets"]
+    partitions = 2 * MANY
+    asked = [{"partition_index": number, "timestamp": -1} for number in range(partitions)]
 
     async def scenario(broker: Broker) -> None:
-        await create(broker, TOPIC, MANY)
-        frame = frame_of(APIS[key], version, body(key, version, values))
+        await create(broker, TOPIC, partitions)
+        frame = frame_of(APIS[2], 7, body(2, 7, {"topics": [{**OF_TOPIC, "partitions": asked}]}))
 
         _, held = await held_by(lambda: Caller(broker).send(frame).bytes())
 
-        assert held.calls / MANY < MAX_CALLS_FOR_AN_END
+        assert held.calls / partitions < MAX_CALLS_FOR_AN_END
 
     run(scenario)

@@ -11,14 +11,13 @@ from barnabas.services.broker import Broker
 from barnabas.services.produce_round import MAX_AT_ONCE
 from barnabas.wire.apis import PRODUCE
 from tests.unit.edge.kafka.calling import NAMED, Call, Caller, batch, frame_of
-from tests.unit.edge.kafka.holding import Held
+from tests.unit.edge.kafka.holding import MAX_FREED, Held
 from tests.unit.edge.kafka.producing.transacting import ID, part, with_admission
 from tests.unit.edge.kafka.support import build, create, run
 from tests.unit.wire.kio_values import encode
 
 MANY = 2000
 MAX_CALLS = 12_000
-MAX_FREED = 6000
 BATCH = batch(b"value")
 TOPIC = "wide"
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_ID_MAPPING = 3, 49
