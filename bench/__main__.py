@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import (
+    access,
     attacks,
     broker,
     broker_start,
@@ -41,6 +42,7 @@ SUITES: dict[str, Callable[..., Iterator[Row]]] = {
     "scrub": scrub.rows,
     "start": broker_start.rows,
     "groups": groups.rows,
+    "access": access.rows,
     "transactions": transactions.rows,
     "quorum": quorum.rows,
     "replicas": replicas.rows,

@@ -62,11 +62,13 @@ class AclAuthorizer:
     def allows(self, session: Session, operation: Operation, resource: Resource) -> bool:
         """Whether the rules allow it."""
         kind, name = resource
+        principal, host = session.principal, session.peer[0]
+        key = (principal, host, name)
+        verdict = self._kept[kind][operation].get(key)
+        if verdict:
+            return True
         if session.is_node and operation in _OF_NODES.get(kind, ()):
             return True
-        principal, host = session.principal, session.peer[0]
-        kept, key = self._kept[kind][operation], (principal, host, name)
-        verdict = kept.get(key)
         if verdict is None:
             verdict = self._rules.allows(str(principal), host, operation, resource)
             self._make_room()

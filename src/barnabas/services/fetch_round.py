@@ -342,8 +342,8 @@ class FetchRound:
             if not self._access.is_open and not self._access.allows(self._client, Operation.CLUSTER_ACTION, CLUSTER):
                 raise TopicAuthorizationFailed(f"not allowed: replicating {key}")  # as in Kafka, not the cluster's code
         elif not self._access.is_open and (topic is not None or isinstance(name, str)):
-            named = str(name) if topic is None else topic.name
-            self._access.authorize(self._client, Operation.READ, topic_resource(named))
+            resource = topic_resource(str(name)) if topic is None else topic.resource
+            self._access.authorize(self._client, Operation.READ, resource)
         if topic is None:
             if isinstance(name, str):
                 raise UnknownTopicOrPartition(f"topic '{name}' does not exist")

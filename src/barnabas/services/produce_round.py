@@ -187,7 +187,7 @@ class ProduceRounds:
         if topic is None or topic.must_open:
             return None
         try:
-            if not self._access.is_open and not self._access.allows_topic(session, Operation.WRITE, topic.name):
+            if not self._access.is_open and not self._access.allows(session, Operation.WRITE, topic.resource):
                 raise _refused(name)
             partition = topic.partitions.get(index) or topic.get(index)
             appended = self._produce.append(topic, partition, records, acks=acks)

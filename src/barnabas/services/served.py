@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
+from barnabas.core.access.resources import Resource
+from barnabas.core.access.resources import topic as topic_resource
 from barnabas.core.errors import StorageError, StorageExhausted, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.names import is_internal
@@ -56,6 +58,10 @@ class ServedTopic:
     fetches_throttled: ThrottledReplicas = NOT_LISTED
     partitions: dict[int, Partition] = field(default_factory=dict)
     traffic: Traffic = field(default_factory=Traffic)
+    resource: Resource = field(init=False, repr=False)  # what is authorized, made once
+
+    def __post_init__(self) -> None:
+        self.resource = topic_resource(self.name)
 
     def get(self, partition: int) -> Partition:
         found = self.partitions.get(partition)

@@ -6,6 +6,7 @@ or ``*``, where Kafka takes any text, and an ACL for the name of a computer neve
 
 import hashlib
 from enum import IntEnum
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
@@ -177,6 +178,7 @@ def _check_host(host: str) -> None:
         ) from None
 
 
+@lru_cache(maxsize=4096)
 def plain_address(host: str) -> str:
     """An address in its one notation: an IPv4 address that came over IPv6 is one, and a zone is left out."""
     try:
