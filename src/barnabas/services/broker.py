@@ -16,6 +16,7 @@ from barnabas.runtime.own_addresses import OwnAddresses
 from barnabas.runtime.repairing import Repairing
 from barnabas.runtime.replicating.fetchers import Fetchers
 from barnabas.services.access import Access
+from barnabas.services.authentication import Authentication
 from barnabas.services.controller import Controller
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
@@ -67,6 +68,7 @@ class Broker:
     controller: Controller | None = None
     membership: Membership | None = None
     access: Access = field(default_factory=Access)
+    authentication: Authentication | None = None  # None: no listener asks who its clients are
     metrics: Metrics = field(default_factory=Metrics)
     own_addresses: OwnAddresses = field(default_factory=OwnAddresses)
     quorum: QuorumService | None = None

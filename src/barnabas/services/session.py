@@ -35,6 +35,7 @@ class Session:
         "client_id",
         "is_for_controllers",
         "is_forwarded",
+        "is_node",
         "listener",
         "local",
         "peer",
@@ -49,6 +50,7 @@ class Session:
         self.listener = listener  # the name of the listener that it came through
         self.is_for_controllers = is_for_controllers  # that listener
         self.is_forwarded = False  # whether the client asked another node, which has checked what is its own to check
+        self.is_node = False  # whether it is a node of this cluster, which it has proved
         self.peer = peer
         self.local = local
         self.principal = ANONYMOUS

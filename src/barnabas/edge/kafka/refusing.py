@@ -10,6 +10,7 @@ from barnabas.core.metadata.image import Image
 from barnabas.edge.kafka.handlers.outcome import refused
 from barnabas.wire.apis import (
     ALTER_CONFIGS,
+    ALTER_USER_SCRAM_CREDENTIALS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -58,6 +59,11 @@ def _alter_configs(request: Any, outcome: Outcome, _image: Image) -> Values:
     }
 
 
+def _alter_credentials(request: Any, outcome: Outcome, _image: Image) -> Values:
+    users = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
+    return {"results": [{"user": user, **outcome} for user in users]}
+
+
 def _elect_leaders(request: Any, outcome: Outcome, image: Image) -> Values:
     if request.topic_partitions is None:
         wanted = [(topic.name, tuple(topic.partitions)) for topic in image.topics.values()]
@@ -77,4 +83,5 @@ _BY_ITEM: Final[dict[int, Refuse]] = {
     ALTER_CONFIGS.key: _alter_configs,
     INCREMENTAL_ALTER_CONFIGS.key: _alter_configs,
     ELECT_LEADERS.key: _elect_leaders,
+    ALTER_USER_SCRAM_CREDENTIALS.key: _alter_credentials,
 }

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from barnabas.edge.kafka.answering import LONG_REQUEST_BYTES, MAX_REQUEST_BYTES, carry_out, write
 from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.authenticating import KafkaLogin
 from barnabas.edge.kafka.fetching import Fetching
 from barnabas.edge.kafka.forwarding import Forwarding
 from barnabas.edge.kafka.handlers import api_versions
@@ -19,6 +20,7 @@ from barnabas.edge.kafka.registry import SERVED, listeners_of, served_on
 from barnabas.runtime.connections import Answer, Connection
 from barnabas.runtime.letting_go import let_go
 from barnabas.runtime.metrics import Metrics
+from barnabas.runtime.tls import subject_of
 from barnabas.runtime.turns import finish
 from barnabas.services.broker import Broker
 from barnabas.services.session import Session
@@ -49,9 +51,22 @@ class KafkaServer:
     def _requests_by_name(self) -> dict[str, int]:
         return {served.api.name: self.requests[key] for key, served in sorted(SERVED.items())}
 
-    def accept(self, connection: Connection) -> "KafkaClient":
+    def accept(self, connection: Connection) -> "KafkaClient | KafkaLogin":
         """See `runtime.connections.Edge`."""
-        return KafkaClient(self, connection)
+        session = Session(
+            listener=connection.listener,
+            peer=connection.peer,
+            local=connection.local,
+            is_for_controllers=self.broker.config.is_for_controllers(connection.listener),
+        )
+        authentication = self.broker.authentication
+        if authentication is None:
+            return KafkaClient(self, connection, session)
+        if authentication.requires_login(connection.listener):
+            client = KafkaClient(self, connection, session)
+            return KafkaLogin(self.broker, authentication, connection, client)
+        session.principal = authentication.identify(connection.listener, subject_of(connection.tls))
+        return KafkaClient(self, connection, session)
 
 
 class KafkaClient:
@@ -59,19 +74,14 @@ class KafkaClient:
 
     __slots__ = ("_broker", "_connection", "_fetching", "_forwarding", "_producing", "_requests", "_served", "session")
 
-    def __init__(self, server: KafkaServer, connection: Connection) -> None:
+    def __init__(self, server: KafkaServer, connection: Connection, session: Session) -> None:
         self._broker = server.broker
         self._producing = server.producing
         self._fetching = server.fetching
         self._forwarding = server.forwarding
         self._requests = server.requests
         self._connection = connection
-        self.session = Session(
-            listener=connection.listener,
-            peer=connection.peer,
-            local=connection.local,
-            is_for_controllers=server.broker.config.is_for_controllers(connection.listener),
-        )
+        self.session = session
         self._served = served_on(listeners_of(self.session))
 
     def may_overlap(self, frame: memoryview) -> bool:
