@@ -20,7 +20,7 @@ from barnabas.cli.processes.plan import check_count  # noqa: E402
 from barnabas.cli.refusals import exit_code_of, say_refused  # noqa: E402
 from barnabas.config import load  # noqa: E402
 from barnabas.core.errors import BarnabasError, DataDirLost, InvalidConfig, StorageError  # noqa: E402
-from barnabas.node import Node, Ports, check_data_dirs  # noqa: E402
+from barnabas.node import Node, Ports, check_data_dirs, check_protected  # noqa: E402
 from barnabas.runtime.descriptors import raise_limit  # noqa: E402
 from barnabas.runtime.dir_lock import DirLock  # noqa: E402
 from barnabas.runtime.garbage import Collector  # noqa: E402
@@ -102,6 +102,7 @@ def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str], 
             "these settings are not supported and are ignored: %s", ", ".join(config.ignored)
         )
     check_data_dirs(config)  # before one is made
+    check_protected(config)
     check_count(config, processes)
     if processes == 1:
         config = _with_http(config)

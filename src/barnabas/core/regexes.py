@@ -6,7 +6,7 @@ back references, too large) is refused, so none can block the broker.
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import re2  # type: ignore[import-untyped]
 
@@ -39,6 +39,12 @@ def matcher_of(regex: str, *, what: str) -> Callable[[str], bool]:
         ) from None
     match = compiled.Match
     return lambda text: match(text) is not None
+
+
+def compiled_of(regex: str, *, what: str) -> Any:
+    """A compiled expression, for those who need its groups; an invalid one is refused."""
+    matcher_of(regex, what=what)
+    return re2.compile(regex)
 
 
 def _reason(error: Exception) -> str:

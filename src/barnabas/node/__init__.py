@@ -6,5 +6,6 @@ reaches the other nodes of its cluster.
 
 from barnabas.node.node import Node, check_data_dirs
 from barnabas.node.ports import Ports
+from barnabas.node.security import check_protected
 
-__all__ = ["Node", "Ports", "check_data_dirs"]
+__all__ = ["Node", "Ports", "check_data_dirs", "check_protected"]

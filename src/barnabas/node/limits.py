@@ -34,6 +34,8 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=per_ip_overrides(config),
         max_idle_s=config.connections_max_idle_ms / 1000,
+        max_authenticating=config.security.max_connections_authenticating,
+        max_authenticating_s=config.security.connection_authentication_timeout_ms / 1000,
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
     )

@@ -11,6 +11,7 @@ from barnabas.core.metadata.records import Endpoint
 from barnabas.runtime.connections import Connections
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.own_addresses import Advertised
+from barnabas.runtime.tls import Tls
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.catalogue.listener import Listener
 
@@ -18,14 +19,19 @@ log = get_logger("barnabas.node", is_limited=False)
 
 ANY_HOST: Final = ("", "0.0.0.0", "::")
 RESOLVE_TIMEOUT_S: Final = 5.0
+NO_TLS: Final[Mapping[str, Tls]] = {}
 
 
-async def bind(connections: Connections, listeners: Sequence[Listener]) -> dict[str, tuple[str, int]]:
+async def bind(
+    connections: Connections, listeners: Sequence[Listener], tls: Mapping[str, Tls] = NO_TLS
+) -> dict[str, tuple[str, int]]:
     """Bind listeners; where each of them listens, by its name. Those that were bound before one fails stay so."""
     bound: dict[str, tuple[str, int]] = {}
     for listener in listeners:
         try:
-            bound[listener.name] = await connections.bind(listener.host, listener.port, listener=listener.name)
+            bound[listener.name] = await connections.bind(
+                listener.host, listener.port, listener=listener.name, tls=tls.get(listener.name)
+            )
         except OSError as error:
             raise AddressNotAvailable(
                 f"cannot listen on {listener.host}:{listener.port} ({_words_of(error)}); name another with --listen"

@@ -11,6 +11,7 @@ from barnabas.core.metadata.formation import Address, is_own
 from barnabas.core.raft.state import RaftConfig
 from barnabas.core.raft.voters import VoterEndpoint
 from barnabas.edge.kafka.remote_controller import RemoteController
+from barnabas.node.security import NodeSecurity
 from barnabas.runtime.cluster_metadata import ClusterMetadata
 from barnabas.runtime.controller_link import ControllerLink
 from barnabas.runtime.dice import Dice
@@ -52,14 +53,32 @@ def listener_of(config: BrokerConfig) -> str:
     return names[0].upper() if names else ""
 
 
+def broker_listener_of(config: BrokerConfig) -> str:
+    """The name of the listener that brokers use among themselves."""
+    name = config.quorum.inter_broker_listener_name
+    if name is not None:
+        return name.upper()
+    return config.client_listeners[0].name if config.client_listeners else ""
+
+
 class Neighbours:
     """The ways from one node to the others. `close` ends all connections."""
 
     def __init__(
-        self, config: BrokerConfig, metadata: ClusterMetadata, *, dice: Dice, tasks: asyncio.TaskGroup
+        self,
+        config: BrokerConfig,
+        metadata: ClusterMetadata,
+        security: NodeSecurity,
+        *,
+        dice: Dice,
+        tasks: asyncio.TaskGroup,
     ) -> None:
         quorum, node_id = config.quorum, config.node_id
-        self._peers = Peers(tasks, asyncio.get_running_loop(), dice, LIMITS, client_id=f"barnabas-node-{node_id}")
+        loop, client_id = asyncio.get_running_loop(), f"barnabas-node-{node_id}"
+        way = security.peers_of(listener_of(config), is_for_controllers=True)
+        self._peers = Peers(tasks, loop, dice, LIMITS, client_id=client_id, **way._asdict())
+        way = security.peers_of(broker_listener_of(config), is_for_controllers=False)
+        self._broker_peers = Peers(tasks, loop, dice, LIMITS, client_id=client_id, **way._asdict())
         self.voters = WirePeers(
             self._peers,
             node_id=node_id,
@@ -71,7 +90,7 @@ class Neighbours:
         self.remote_controller = RemoteController(self.controller, timeout_s=CONTROLLER_TIMEOUT_S)
         name = quorum.inter_broker_listener_name
         self.brokers = OtherBrokers(
-            metadata, self._peers, node_id=node_id, listener=None if name is None else name.upper()
+            metadata, self._broker_peers, node_id=node_id, listener=None if name is None else name.upper()
         )
 
     def listen_at(self, endpoints: Sequence[VoterEndpoint]) -> None:
@@ -81,3 +100,4 @@ class Neighbours:
     def close(self) -> None:
         """End all connections."""
         self._peers.close()
+        self._broker_peers.close()

@@ -26,6 +26,7 @@ from barnabas.node.limits import connection_limits, hold_s, maintenance_config
 from barnabas.node.listening import advertised_elsewhere, bind, check_resolvable, endpoint_of
 from barnabas.node.neighbours import LIMITS, Neighbours, raft_config
 from barnabas.node.ports import Ports
+from barnabas.node.security import NodeSecurity
 from barnabas.runtime.connections import Connections
 from barnabas.runtime.descriptors import MOST_FILES, share
 from barnabas.runtime.disk_watch import DiskWatch
@@ -66,6 +67,7 @@ class Node:
         self._ports = ports
         self._shares = None if ports.max_descriptors is None else share(ports.max_descriptors)
         self.config = self._within_shares(config)
+        self._security = NodeSecurity(self.config, ports)
         self.broker: Broker | None = None
         self.edges = Edges(config)
         self.addresses: dict[str, tuple[str, int]] = {}  # by the name of the listener, in the order of the settings
@@ -105,7 +107,10 @@ class Node:
             work: list[asyncio.Task[None]] = []
             maintenance, maintaining = self._maintenance(broker), None
             try:
-                work += await self._take_part(broker, metadata, neighbours, connections)
+                work += [
+                    *self._security.begin(tasks),
+                    *await self._take_part(broker, metadata, neighbours, connections),
+                ]
                 broker.served.start(tasks)
                 work += self._begin_to_control(broker, tasks)
                 if await self._unless_stopped(self._join(broker, endpoints, data_dir)):
@@ -247,9 +252,17 @@ class Node:
         addresses = advertised_elsewhere(self.config, listeners, self.addresses)
         if not addresses:
             return []
-        dice, tasks = self._ports.dice, connections.tasks
-        peers = Peers(tasks, asyncio.get_running_loop(), dice, LIMITS, client_id=f"barnabas-node-{self.config.node_id}")
-        return [tasks.create_task(broker.own_addresses.check(addresses, peers, word=dice.uuid().hex))]
+        dice, tasks, client_id = self._ports.dice, connections.tasks, f"barnabas-node-{self.config.node_id}"
+        checks = []
+        for address in addresses:
+            # Nobody needs to log in to ask who is there: but only once, and the greeting has asked.
+            try:
+                way = self._security.peers_of(address.listener, is_for_controllers=address.is_for_controllers)
+            except InvalidConfig:
+                continue  # nodes do not log in there
+            peers = Peers(tasks, asyncio.get_running_loop(), dice, LIMITS, client_id=client_id, **way._asdict())
+            checks.append(tasks.create_task(broker.own_addresses.check([address], peers, word=dice.uuid().hex)))
+        return checks
 
     # Stopping
 
@@ -334,10 +347,12 @@ class Node:
         """The way to other nodes; None for a node that is alone, and that no other can reach."""
         if place_of(self.config).is_alone and not self.config.controller_listeners:
             return None
-        return Neighbours(self.config, metadata, dice=self._ports.dice, tasks=tasks)
+        return Neighbours(self.config, metadata, self._security, dice=self._ports.dice, tasks=tasks)
 
     def _build(self, metadata: MetadataLog, logs: Logs, neighbours: Neighbours | None = None) -> Broker:
-        return build_broker(self.config, self._ports, metadata, logs, neighbours)
+        broker = build_broker(self.config, self._ports, metadata, logs, neighbours)
+        broker.authentication = self._security.authentication(metadata)
+        return broker
 
     def _maintenance(self, broker: Broker) -> Maintenance:
         ports, config = self._ports, maintenance_config(broker.live.current)
@@ -361,7 +376,7 @@ class Node:
     async def _take_addresses(self, connections: Connections, data_dir: DataDir) -> list[Endpoint]:
         """Bind all listeners, or none; returns where clients of each one for them are told to connect."""
         try:
-            self.addresses.update(await bind(connections, self.config.listeners))
+            self.addresses.update(await bind(connections, self.config.listeners, self._security.tls))
             await self.http.begin()
         except AddressNotAvailable:
             await connections.close(grace_s=0)  # gives back those that were free
@@ -404,6 +419,8 @@ def _report(broker: Broker, *parts: Reporter) -> None:
     )
     if broker.replicas is not None:
         own = (*own, broker.replicas.repairing)
+    if broker.authentication is not None:
+        own = (*own, broker.authentication)
     for part in (*own, *parts):
         part.report(broker.metrics)
     broker.metrics.counter("log_lines_left_out_total", "Lines of the log that were too many to be written.", left_out)

@@ -33,6 +33,8 @@ from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.request_counts import RequestCounts
 
 if TYPE_CHECKING:
+    import ssl
+
     from barnabas.runtime.connections import Connections
 
 log = get_logger("barnabas.connections")
@@ -93,8 +95,10 @@ class Slot:
 class Handler(Protocol):
     """Takes the frames of one connection."""
 
-    counts: RequestCounts
-    """Those of the kind of request that was handled last."""
+    @property
+    def counts(self) -> RequestCounts:
+        """Those of the kind of request that was handled last."""
+        ...
 
     def may_overlap(self, frame: memoryview) -> bool:
         """Whether this request may begin before earlier overlapping requests are answered."""
@@ -116,8 +120,9 @@ class Edge(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """One client."""
 
-    def __init__(self, connections: "Connections", listener: str) -> None:
+    def __init__(self, connections: "Connections", listener: str, *, is_counted: bool = False) -> None:
         self._all = connections
+        self.is_counted = is_counted  # since before its TLS handshake
         self.listener = listener  # the name of the one that the client came through
         self._handler: Handler = cast("Handler", None)
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
@@ -166,8 +171,27 @@ class Connection(asyncio.BufferedProtocol):
             self._pause()
             self._muting = self._all.loop.call_later(hold_s, self.abort)
             return
-        self._handler = self._all.edge.accept(self)
         self.last_frame_at = self._all.loop.time()
+        try:
+            self._handler = self._all.edge.accept(self)
+        except BarnabasError as error:
+            self.refuse(str(error), kind=type(error).__name__)
+
+    @property
+    def tls(self) -> "ssl.SSLObject | None":
+        """The TLS of this connection, if it has any."""
+        return cast("ssl.SSLObject | None", self._transport.get_extra_info("ssl_object"))
+
+    def begin_authentication(self, max_frame_bytes: int) -> None:
+        """The client is not known yet: it may send only short frames, and has not long for it."""
+        self._max_frame_bytes = max_frame_bytes
+        self._all.note_authenticating(self)
+
+    def end_authentication(self, handler: Handler) -> None:
+        """The client is known: from the next frame on this handler takes what it sends."""
+        self._max_frame_bytes = self._all.limits.max_frame_bytes
+        self._all.authenticating.pop(self, None)
+        self._handler = handler
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._is_closed = True

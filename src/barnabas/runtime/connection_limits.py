@@ -23,6 +23,8 @@ class ConnectionLimits:
     max_connections_per_ip: int = 2**31 - 1
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     max_idle_s: float = 600.0
+    max_authenticating: int = 1000  # connections whose client has not proved yet who it is
+    max_authenticating_s: float = 30.0  # how long that may take
     send_buffer_bytes: int = LEFT_TO_THE_SYSTEM  # of each socket
     receive_buffer_bytes: int = LEFT_TO_THE_SYSTEM
 

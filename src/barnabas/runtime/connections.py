@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET, socket
-from typing import Final
+from typing import Final, TypeAlias
 
 from barnabas.runtime.answers import Answer, UnreadBudget
 from barnabas.runtime.connection import Connection, Edge, Handler, Slot, Work
@@ -17,6 +17,8 @@ from barnabas.runtime.connection_limits import LEFT_TO_THE_SYSTEM, ConnectionLim
 from barnabas.runtime.log_lines import get_logger, report
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.receiving import ReceiveBudget
+from barnabas.runtime.tls import Tls
+from barnabas.runtime.tls_listener import TlsListener
 
 __all__ = ["Answer", "Connection", "ConnectionLimits", "Connections", "Edge", "Handler", "Slot", "Work"]
 
@@ -25,6 +27,9 @@ log = get_logger("barnabas.connections")
 SHARED_BUFFER: Final = 256 * 1024
 SWEEP_S: Final = 5.0
 HURRY: Final = 10  # a client that does not read is given this part of the time while the memory for answers is used up
+
+
+Server: TypeAlias = asyncio.Server | TlsListener
 
 
 class Connections:
@@ -44,19 +49,22 @@ class Connections:
         self.tasks = tasks
         self.loop = asyncio.get_running_loop()
         self.open: dict[Connection, None] = {}
+        self.authenticating: dict[Connection, float] = {}  # since when, the longest first
+        self.handshaking = 0  # connections whose TLS handshake is not done
         self.receiving = ReceiveBudget(limits)
         self.unread = UnreadBudget(limits.max_unread_bytes)
         self.shared = bytearray(SHARED_BUFFER)
         self.accepted = 0
         self.refused = 0  # when they came
         self.closed = 0  # for what they sent
+        self.failed_handshakes = 0
         self.received_bytes = 0
         self.served_last: Connection | None = None
         self.shared_at = 0.0  # when that was another one than before
         self.hold_s = hold_s
         self._crowd = Crowd()
         self._lost = asyncio.Event()
-        self._servers: dict[str, asyncio.Server] = {}  # by the name of the listener
+        self._servers: dict[str, Server] = {}  # by the name of the listener
         self._sweeper: asyncio.TimerHandle | None = None
 
     def report(self, metrics: Metrics) -> None:
@@ -73,6 +81,12 @@ class Connections:
             "Connections that were closed because a request on them could not be read, or failed.",
             lambda: self.closed,
         )
+        metrics.gauge(
+            "connections_authenticating",
+            "Connections whose client has not proved yet who it is.",
+            lambda: len(self.authenticating) + self.handshaking,
+        )
+        metrics.counter("tls_handshakes_failed_total", "TLS handshakes that failed.", lambda: self.failed_handshakes)
         metrics.counter("received_bytes_total", "Bytes received from clients.", lambda: self.received_bytes)
         metrics.gauge(
             "unread_response_bytes_free",
@@ -80,11 +94,16 @@ class Connections:
             lambda: self.unread.free,
         )
 
-    async def bind(self, host: str, port: int, *, listener: str) -> tuple[str, int]:
+    async def bind(self, host: str, port: int, *, listener: str, tls: Tls | None = None) -> tuple[str, int]:
         """Bind the address of a listener and return it; no client is accepted yet."""
-        server = await self.loop.create_server(
-            lambda: Connection(self, listener), host or None, port, backlog=1024, start_serving=False
-        )
+        server: Server
+        if tls is None:
+            server = await self.loop.create_server(
+                lambda: Connection(self, listener), host or None, port, backlog=1024, start_serving=False
+            )
+        else:
+            server = TlsListener(self, listener, tls)
+            await server.bind(host, port)
         self._servers[listener] = server
         for listening in server.sockets:
             self._set_buffers(listening)
@@ -129,12 +148,51 @@ class Connections:
             self._lost.clear()
             await self._lost.wait()
 
-    def let_in(self, connection: Connection) -> bool:
-        """Count a new connection; False if there are too many."""
-        reason = self._crowd.enter(connection.ip, self.limits)
+    def count(self, peer: tuple[str, int]) -> bool:
+        """Count a new connection from an address; False if there are too many."""
+        reason = self._crowd.enter(peer[0], self.limits)
         if reason is not None:
-            self.refused += 1
-            log.warning("closing %s:%s: %s", *connection.peer, reason, extra={"kind": "too many connections"})
+            self._refuse(peer, reason)
+        return reason is None
+
+    def _refuse(self, peer: tuple[str, int], reason: str) -> None:
+        self.refused += 1
+        log.warning("closing %s:%s: %s", *peer, reason, extra={"kind": "too many connections"})
+
+    def begin_handshake(self, peer: tuple[str, int]) -> bool:
+        """Count a connection whose TLS handshake begins; False if there are too many."""
+        if self._is_crowded(peer) or not self.count(peer):
+            return False
+        self.handshaking += 1
+        return True
+
+    def end_handshake(self, peer: tuple[str, int], *, is_done: bool) -> None:
+        """A TLS handshake is over; unless it is done, so is its connection."""
+        self.handshaking -= 1
+        if not is_done:
+            self.failed_handshakes += 1
+            self._crowd.leave(peer[0])
+
+    def _is_crowded(self, peer: tuple[str, int]) -> bool:
+        is_crowded = len(self.authenticating) + self.handshaking >= self.limits.max_authenticating
+        if is_crowded:
+            self._refuse(
+                peer,
+                f"{self.limits.max_authenticating} connections have not been authenticated yet, the maximum "
+                "(max.connections.authenticating)",
+            )
+        return is_crowded
+
+    def note_authenticating(self, connection: Connection) -> None:
+        """The client of this connection has to prove who it is."""
+        if self._is_crowded(connection.peer):
+            connection.abort()
+        else:
+            self.authenticating[connection] = self.loop.time()
+
+    def let_in(self, connection: Connection) -> bool:
+        """Take a new connection in; False if there are too many."""
+        if not connection.is_counted and not self.count(connection.peer):
             return False
         self.open[connection] = None
         self.accepted += 1
@@ -145,6 +203,7 @@ class Connections:
         if connection not in self.open:
             return False
         del self.open[connection]
+        self.authenticating.pop(connection, None)
         if self.served_last is connection:
             self.served_last = None
         self._crowd.leave(connection.ip)
@@ -157,11 +216,28 @@ class Connections:
         for connection in list(self.open):
             if connection.last_frame_at < now - limits.max_idle_s and not connection.has_waiting:
                 connection.close()
+        self._close_unknown(now)
         self.receiving.sweep()
         self._close_deaf(now)
         report()
-        interval_s = min(limits.max_idle_s, limits.max_frame_s, limits.max_unread_s / HURRY) / 4
+        interval_s = min(
+            limits.max_idle_s, limits.max_frame_s, limits.max_authenticating_s, limits.max_unread_s / HURRY
+        )
+        interval_s /= 4
         self._sweeper = self.loop.call_later(min(interval_s, SWEEP_S), self._sweep)
+
+    def _close_unknown(self, now: float) -> None:
+        """Close connections whose client has had long enough to prove who it is."""
+        for connection, since in list(self.authenticating.items()):
+            if since > now - self.limits.max_authenticating_s:
+                break
+            log.warning(
+                "closing %s:%s: it has not been authenticated within %.0f s",
+                *connection.peer,
+                self.limits.max_authenticating_s,
+                extra={"kind": "not authenticated"},
+            )
+            connection.abort()
 
     def _close_deaf(self, now: float) -> None:
         """Close connections that do not read their answers, the longest stalled first; sooner if memory is scarce."""

@@ -148,12 +148,17 @@ class OtherBrokers:
         return self._peers.once(host, port)
 
     async def hold(self, node_id: int) -> asyncio.Future[None]:
-        """Connect to a broker, and send nothing; the future is done when the connection has ended, and ends it when it
+        """Connect to a broker, and ask nothing; the future is done when the connection has ended, and ends it when it
         is cancelled. An `OSError` if that fails.
         """
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
         async with asyncio.timeout(HOLD_TIMEOUT_S):
+            if self._peers is not None and self._peers.is_secured:
+                held = await self._peers.hold(*self._address(node_id))
+                held.ended.add_done_callback(lambda _: _finish(ended))
+                ended.add_done_callback(lambda _: held.end("it is no longer needed"))
+                return ended
             await loop.create_connection(lambda: _Held(ended), *self._address(node_id))
         return ended
 
@@ -169,8 +174,12 @@ class _Held(asyncio.Protocol):
         self._ended.add_done_callback(lambda _: transport.close())
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        if not self._ended.done():
-            self._ended.set_result(None)
+        _finish(self._ended)
+
+
+def _finish(ended: "asyncio.Future[None]") -> None:
+    if not ended.done():
+        ended.set_result(None)
 
 
 def _by_topic(names: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -19,6 +19,7 @@ from barnabas.runtime.repairing import Repairing
 from barnabas.runtime.replicating.fetchers import Fetchers
 from barnabas.services.access import Access
 from barnabas.services.acls import Acls
+from barnabas.services.authentication import Authentication
 from barnabas.services.controller import Controller
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
@@ -73,6 +74,7 @@ class Broker:
     access: Access = field(default_factory=Access)
     acls: Acls | None = None  # None: there is no authorizer
     quotas: Quotas = field(default_factory=Quotas)
+    authentication: Authentication | None = None  # None: no listener asks who its clients are
     metrics: Metrics = field(default_factory=Metrics)
     refusals: Counter[tuple[str, int]] = field(default_factory=Counter)  # by the name of an API and Kafka's code
     own_addresses: OwnAddresses = field(default_factory=OwnAddresses)

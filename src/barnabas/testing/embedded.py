@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from barnabas.core.errors import BarnabasError, RequestTimedOut
-from barnabas.node import Node, Ports
+from barnabas.node import Node, Ports, check_protected
 from barnabas.runtime.dir_lock import DirLock
 from barnabas.runtime.loop import loop_factory
 from barnabas.services.settings.broker_config import BrokerConfig
@@ -53,6 +53,13 @@ class EmbeddedBroker:
         host, port = self._node.address
         return f"{host}:{port}"
 
+    def bootstrap_of(self, listener: str) -> str:
+        """What a client of this listener connects to."""
+        if self._node is None:
+            raise BarnabasError("the embedded broker is not running: start it first")
+        host, port = self._node.addresses[listener]
+        return f"{host}:{port}"
+
     @property
     def broker(self) -> "Broker | None":
         """The node's parts, for tests that look inside; None when it is not running."""
@@ -90,7 +97,7 @@ class EmbeddedBroker:
 
     def start(self) -> "EmbeddedBroker":
         """Start, and return when clients can connect."""
-        BrokerConfig.from_properties(self._settings)  # refused before there is anything to clean up
+        check_protected(BrokerConfig.from_properties(self._settings))  # refused before there is anything to clean up
         if self._data_dir is None:
             self._own_dir = tempfile.mkdtemp(prefix="barnabas-")
         config = BrokerConfig.from_properties({**self._settings, "log.dirs": self.data_dir})

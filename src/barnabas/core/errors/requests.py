@@ -107,3 +107,39 @@ class DelegationTokenAuthorizationFailed(BarnabasError):
     """A delegation token, or a user's tokens, that the client may not use in this way."""
 
     kafka_code = 65
+
+
+class UnsupportedSaslMechanism(BarnabasError):
+    """A mechanism of SASL that this listener does not accept."""
+
+    kafka_code = 33
+
+
+class IllegalSaslState(BarnabasError):
+    """A request that does not fit where the authentication of its connection is."""
+
+    kafka_code = 34
+
+
+class SaslAuthenticationFailed(BarnabasError):
+    """A client that could not prove who it is."""
+
+    kafka_code = 58
+
+
+class ResourceNotFound(BarnabasError):
+    """Something to be removed that does not exist."""
+
+    kafka_code = 91
+
+
+class DuplicateResource(BarnabasError):
+    """Something that one request names twice."""
+
+    kafka_code = 92
+
+
+class UnacceptableCredential(BarnabasError):
+    """A credential that would not protect its user: without a name, or with too few or too many iterations."""
+
+    kafka_code = 93

@@ -11,6 +11,7 @@ from barnabas.edge.kafka.handlers.outcome import refused
 from barnabas.wire.apis import (
     ALTER_CLIENT_QUOTAS,
     ALTER_CONFIGS,
+    ALTER_USER_SCRAM_CREDENTIALS,
     CREATE_ACLS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -69,6 +70,11 @@ def _delete_acls(request: Any, outcome: Outcome, _image: Image) -> Values:
     return {"filter_results": [{"matching_acls": (), **outcome} for _ in request.filters]}
 
 
+def _alter_credentials(request: Any, outcome: Outcome, _image: Image) -> Values:
+    users = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
+    return {"results": [{"user": user, **outcome} for user in users]}
+
+
 def _elect_leaders(request: Any, outcome: Outcome, image: Image) -> Values:
     if request.topic_partitions is None:
         wanted = [(topic.name, tuple(topic.partitions)) for topic in image.topics.values()]
@@ -103,4 +109,5 @@ _BY_ITEM: Final[dict[int, Refuse]] = {
     ALTER_CONFIGS.key: _alter_configs,
     INCREMENTAL_ALTER_CONFIGS.key: _alter_configs,
     ELECT_LEADERS.key: _elect_leaders,
+    ALTER_USER_SCRAM_CREDENTIALS.key: _alter_credentials,
 }

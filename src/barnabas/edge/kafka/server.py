@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from barnabas.edge.kafka.answering import LONG_REQUEST_BYTES, MAX_REQUEST_BYTES, carry_out, write
 from barnabas.edge.kafka.asked import Asked
+from barnabas.edge.kafka.authenticating import KafkaLogin
 from barnabas.edge.kafka.fetching import Fetching
 from barnabas.edge.kafka.forwarding import Forwarding
 from barnabas.edge.kafka.handlers import api_versions
@@ -21,6 +22,7 @@ from barnabas.runtime.connections import Answer, Connection
 from barnabas.runtime.letting_go import let_go
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.request_counts import RequestCounts
+from barnabas.runtime.tls import subject_of
 from barnabas.runtime.turns import finish
 from barnabas.services.broker import Broker
 from barnabas.services.session import Session
@@ -51,9 +53,22 @@ class KafkaServer:
     def _counts_by_name(self) -> dict[str, RequestCounts]:
         return {served.api.name: self.counts[key] for key, served in sorted(SERVED.items())}
 
-    def accept(self, connection: Connection) -> "KafkaClient":
+    def accept(self, connection: Connection) -> "KafkaClient | KafkaLogin":
         """See `runtime.connections.Edge`."""
-        return KafkaClient(self, connection)
+        session = Session(
+            listener=connection.listener,
+            peer=connection.peer,
+            local=connection.local,
+            is_for_controllers=self.broker.config.is_for_controllers(connection.listener),
+        )
+        authentication = self.broker.authentication
+        if authentication is None:
+            return KafkaClient(self, connection, session)
+        if authentication.requires_login(connection.listener):
+            client = KafkaClient(self, connection, session)
+            return KafkaLogin(self.broker, authentication, connection, client)
+        session.principal = authentication.identify(connection.listener, subject_of(connection.tls))
+        return KafkaClient(self, connection, session)
 
 
 class KafkaClient:
@@ -72,7 +87,7 @@ class KafkaClient:
         "session",
     )
 
-    def __init__(self, server: KafkaServer, connection: Connection) -> None:
+    def __init__(self, server: KafkaServer, connection: Connection, session: Session) -> None:
         self._broker = server.broker
         self._producing = server.producing
         self._fetching = server.fetching
@@ -81,14 +96,15 @@ class KafkaClient:
         self._all_counts = server.counts
         self.counts = server.counts[API_VERSIONS.key]  # until there is a request
         self._connection = connection
-        self.session = Session(
-            listener=connection.listener,
-            peer=connection.peer,
-            local=connection.local,
-            is_for_controllers=server.broker.config.is_for_controllers(connection.listener),
-        )
-        self.session.mute = self._mute
+        self.session = session
+        session.mute = self._mute
         self._served = served_on(listeners_of(self.session))
+
+    def count(self, api: Api, size: int) -> None:
+        """Count a request of this connection that is not handled here."""
+        counts = self.counts = self._all_counts[api.key]
+        counts.requests += 1
+        counts.request_bytes += size
 
     def may_overlap(self, frame: memoryview) -> bool:
         """Produces may: they are appended without waiting for each other's acknowledgement."""

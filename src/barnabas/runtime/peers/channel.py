@@ -7,6 +7,7 @@ Must not know: which nodes there are.
 """
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -28,6 +29,9 @@ Address = tuple[str, int]
 Authenticate = Callable[[PeerConnection], Awaitable[None]]
 """An exchange on a new connection, by `PeerConnection.ask`, before anything else is sent; raises if it is refused."""
 
+TlsContext = Callable[[], ssl.SSLContext]
+"""The context of a connection that begins now."""
+
 _LONG_BYTES: Final = 32 * 1024  # of an answer that is read in steps
 
 
@@ -44,6 +48,7 @@ class Channel:
         limits: PeerLimits,
         client_id: str,
         authenticate: Authenticate | None,
+        tls: TlsContext | None = None,
     ) -> None:
         self._address = address
         self._name = f"{address[0]}:{address[1]}"
@@ -51,6 +56,7 @@ class Channel:
         self._limits = limits
         self._client_id = client_id
         self._authenticate = authenticate
+        self._tls = tls
         self._backoff = Backoff(dice, limits)
         self._calls = 0
         self._connection: PeerConnection | None = None
@@ -162,10 +168,9 @@ class Channel:
         connection = PeerConnection(self._loop, self._name, self._client_id, self._limits)
         try:
             async with asyncio.timeout(self._limits.connect_timeout_s):
-                await self._loop.create_connection(lambda: connection, *self._address)
-                await connection.greet()
-                if self._authenticate is not None:
-                    await self._authenticate(connection)
+                await connect(
+                    connection, self._address, loop=self._loop, tls=self._tls, authenticate=self._authenticate
+                )
         # A timeout is an OSError; a host that can be no name, which somebody else has told us, is a ValueError.
         except (OSError, ValueError, BarnabasError) as error:
             why = str(error) or f"no answer within {self._limits.connect_timeout_s:g} s"
@@ -189,3 +194,21 @@ class Channel:
             if not waiter.done():
                 waiter.set_exception(PeerUnreachable(why))
                 waiter.exception()  # heard, even if nobody waits any more
+
+
+async def connect(
+    connection: PeerConnection,
+    address: Address,
+    *,
+    loop: asyncio.AbstractEventLoop,
+    tls: TlsContext | None,
+    authenticate: Authenticate | None,
+) -> None:
+    """Open a connection and begin it; use your own deadline."""
+    if tls is None:
+        await loop.create_connection(lambda: connection, *address)
+    else:
+        await loop.create_connection(lambda: connection, *address, ssl=tls(), server_hostname=address[0])
+    await connection.greet()
+    if authenticate is not None:
+        await authenticate(connection)

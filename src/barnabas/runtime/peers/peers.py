@@ -8,9 +8,10 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, Final
 
-from barnabas.core.errors import PeerUnreachable
+from barnabas.core.errors import BarnabasError, PeerUnreachable
 from barnabas.runtime.dice import Dice
-from barnabas.runtime.peers.channel import Address, Authenticate, Channel
+from barnabas.runtime.peers.channel import Address, Authenticate, Channel, TlsContext, connect
+from barnabas.runtime.peers.connection import PeerConnection
 from barnabas.runtime.peers.limits import PeerLimits
 from barnabas.wire.writing import Values
 
@@ -27,6 +28,7 @@ class _Making:
     limits: PeerLimits
     client_id: str
     authenticate: Authenticate | None
+    tls: TlsContext | None
 
     def channel(self, address: Address) -> Channel:
         return Channel(
@@ -37,6 +39,7 @@ class _Making:
             limits=self.limits,
             client_id=self.client_id,
             authenticate=self.authenticate,
+            tls=self.tls,
         )
 
 
@@ -110,6 +113,7 @@ class Peers:
         *,
         client_id: str = "barnabas",
         authenticate: Authenticate | None = None,
+        tls: TlsContext | None = None,
     ) -> None:
         self._making = _Making(
             tasks=tasks,
@@ -118,6 +122,7 @@ class Peers:
             limits=limits or PeerLimits(),
             client_id=client_id,
             authenticate=authenticate,
+            tls=tls,
         )
         self._by_id: dict[int, Peer] = {}
         self._by_address: dict[Address, Peer] = {}
@@ -139,6 +144,25 @@ class Peers:
     def once(self, host: str, port: int) -> Peer:
         """Whoever is at an address, for a single question: the caller closes it."""
         return self._new(f"{host}:{port}", (host, port))
+
+    @property
+    def is_secured(self) -> bool:
+        """Whether a connection begins with more than its greeting."""
+        return self._making.authenticate is not None or self._making.tls is not None
+
+    async def hold(self, host: str, port: int) -> PeerConnection:
+        """A connection over which nothing more is sent, for the caller to end; an `OSError` if there is none."""
+        making, name = self._making, f"{host}:{port}"
+        connection = PeerConnection(making.loop, name, making.client_id, making.limits)
+        try:
+            await connect(connection, (host, port), loop=making.loop, tls=making.tls, authenticate=making.authenticate)
+        except BarnabasError as error:
+            connection.end(str(error))
+            raise ConnectionError(str(error)) from None
+        except BaseException:
+            connection.end("it is no longer needed")
+            raise
+        return connection
 
     def move(self, node_id: int, host: str, port: int) -> None:
         """A node has this address from now on."""

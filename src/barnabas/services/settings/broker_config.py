@@ -21,11 +21,13 @@ from barnabas.services.settings.catalogue.field import About, settings_of
 from barnabas.services.settings.catalogue.group_settings import GroupSettings
 from barnabas.services.settings.catalogue.grpc_settings import GrpcSettings
 from barnabas.services.settings.catalogue.http_settings import HttpSettings
-from barnabas.services.settings.catalogue.listener import Listener, check_protocols, parse_listeners
+from barnabas.services.settings.catalogue.listener import PLAINTEXT, Listener, parse_listeners, protocols_of
 from barnabas.services.settings.catalogue.quorum_settings import QuorumSettings
 from barnabas.services.settings.catalogue.quota_settings import QuotaSettings
 from barnabas.services.settings.catalogue.replica_settings import ReplicaSettings
+from barnabas.services.settings.catalogue.security_settings import SecuritySettings
 from barnabas.services.settings.catalogue.setting import (
+    Secret,
     Setting,
     SettingType,
     unknown_setting,
@@ -35,6 +37,14 @@ from barnabas.services.settings.catalogue.topic_defaults import topic_defaults_o
 from barnabas.services.settings.catalogue.topic_settings import TOPIC_SETTINGS
 from barnabas.services.settings.catalogue.transaction_settings import TransactionSettings
 from barnabas.services.settings.catalogue.unused_settings import UnusedSettings
+from barnabas.services.settings.listener_settings import (
+    LISTENER_PREFIX,
+    check_listeners_exist,
+    inter_broker_listener,
+    is_secret,
+    listener_settings,
+    security_of,
+)
 
 BOOLEAN, INT, LIST, LONG, STRING = (
     SettingType.BOOLEAN,
@@ -301,11 +311,16 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     quorum: QuorumSettings = QuorumSettings()
     quotas: QuotaSettings = QuotaSettings()
     replicas: ReplicaSettings = ReplicaSettings()
+    security: SecuritySettings = SecuritySettings()
     transactions: TransactionSettings = TransactionSettings()
     unused: UnusedSettings = UnusedSettings()
 
     topic_defaults: dict[str, str] = msgspec.field(default_factory=dict)
     """Values of topic settings, by the topic's names, where they differ from the catalogue's default."""
+    protocols: dict[str, str] = msgspec.field(default_factory=dict)
+    """The security protocol of each listener that is not PLAINTEXT."""
+    of_listeners: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
+    """Settings of single listeners, as given, by their names in lower case."""
     given: dict[str, str] = msgspec.field(default_factory=dict)
     """The names and texts this was made from, as given. Empty if it was not made from any."""
     ignored: tuple[str, ...] = ()
@@ -317,6 +332,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
             if text is not None:
                 setting.parse(text)
         check_together(self)
+        for listener in self.listeners:
+            self.security_of(listener.name)
         for name, text in self.topic_defaults.items():
             if name not in TOPIC_SETTINGS:
                 raise unknown_setting(name, TOPIC_SETTINGS, what="topic")
@@ -354,13 +371,24 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the listener of this name is for controllers."""
         return name in [each.upper() for each in self.quorum.controller_listener_names]
 
+    def protocol_of(self, listener: str) -> str:
+        """The security protocol of a listener."""
+        return self.protocols.get(listener, PLAINTEXT)
+
+    def security_of(self, listener: str, mechanism: str | None = None) -> SecuritySettings:
+        """The security settings of a listener, for a mechanism of SASL: its own over those of all."""
+        return security_of(self.security, self.of_listeners.get(listener.lower(), {}), mechanism)
+
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """The configuration from these names and texts; an unknown or invalid one is refused (`InvalidSetting`)."""
+        of_listeners = listener_settings(properties)
         ignored = [
             name
             for name, text in properties.items()
-            if is_ignored_name(name, text, BROKER_SETTINGS) and name not in _CONSULTED
+            if not name.startswith(LISTENER_PREFIX)
+            and is_ignored_name(name, text, BROKER_SETTINGS)
+            and name not in _CONSULTED
         ]
         ignored += [name for name in properties if name in BROKER_SETTINGS and not BROKER_SETTINGS[name].has_effect]
         values: dict[str, object] = {}
@@ -368,11 +396,17 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
             text = text_of(setting, properties)
             if text is not None:
                 values[name] = parse_listeners(name, text) if name in _LISTENERS else setting.parse(text)
-        check_protocols(values, properties)
+        protocols = protocols_of(values, properties)
+        check_listeners_exist(of_listeners, protocols)
+        inter_broker = inter_broker_listener(properties, protocols)
+        if inter_broker is not None:
+            values.setdefault("inter.broker.listener.name", inter_broker)
         return cls(
             **_fields_of(values, _DEFAULTS),
             topic_defaults=topic_defaults_of(properties),
-            given=dict(properties),
+            protocols={name: protocol for name, protocol in protocols.items() if protocol != PLAINTEXT},
+            of_listeners=of_listeners,
+            given={name: Secret(text) if is_secret(name) else text for name, text in properties.items()},
             ignored=tuple(sorted(ignored)),
         )
 
@@ -398,6 +432,7 @@ _PARTS: Final[Mapping[str, Mapping[str, Setting]]] = {
     "quorum": settings_of(QuorumSettings),
     "quotas": settings_of(QuotaSettings),
     "replicas": settings_of(ReplicaSettings),
+    "security": settings_of(SecuritySettings),
     "transactions": settings_of(TransactionSettings),
     "unused": settings_of(UnusedSettings),
 }
@@ -412,7 +447,7 @@ BROKER_SETTINGS: Final[Mapping[str, Setting]] = {
 }
 """The settings that are fields of `BrokerConfig` and of its parts, by name."""
 
-_CONSULTED: Final = ("listener.security.protocol.map",)
+_CONSULTED: Final = ("listener.security.protocol.map", "security.inter.broker.protocol")
 """Read together with the listeners, but not settings themselves."""
 _LISTENERS: Final = ("listeners", "advertised.listeners")
 

@@ -37,8 +37,9 @@ _TAIL: Final = """\
 
 Accepted and ignored, so that Kafka's own files can be used; the log names those it finds. Where one promises
 protection (quotas, policies, tiered storage) only the value that asks for none
-is ignored, and `ssl.*`, `sasl.*`, `delegation.token.*` and `listener.name.*` are refused. `zookeeper.*` and
-`confluent.*` are ignored.
+is ignored, and `delegation.token.*` and what is not supported of `ssl.*` and `sasl.*` are refused. `zookeeper.*` and
+`confluent.*` are ignored. Settings of TLS and SASL can be set for one listener: `listener.name.<listener>.<setting>`,
+and for one mechanism of it: `listener.name.<listener>.<mechanism>.<setting>`, in lower case.
 """
 
 

@@ -9,7 +9,13 @@ import msgspec
 from barnabas.services.settings.catalogue.setting import InvalidSetting, split_list
 
 _LISTENER: Final = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9A-Fa-f:.%]+\]|[^/\[\]:]*):(?P<port>[0-9]+)")
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PLAINTEXT: Final = "PLAINTEXT"
+SSL: Final = "SSL"
+SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
+SASL_SSL: Final = "SASL_SSL"
+PROTOCOL_MAP: Final = "listener.security.protocol.map"
+_PROTOCOLS: Final = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)  # numbered so in the protocol
+_LOOPBACK: Final = re.compile(r"127(\.[0-9]{1,3}){3}")
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -18,6 +24,11 @@ class Listener(msgspec.Struct, frozen=True):
     name: str
     host: str
     port: int
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only processes of this machine can connect."""
+        return self.host.lower() in ("localhost", "::1") or _LOOPBACK.fullmatch(self.host) is not None
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -40,33 +51,39 @@ def _parse_listener(setting: str, text: str) -> Listener:
     return Listener(match["name"].upper(), match["host"].strip("[]"), int(match["port"]))
 
 
+def protocol_number(protocol: str) -> int:
+    """A security protocol as requests number it."""
+    return _PROTOCOLS.index(protocol)
+
+
 def security_protocols(text: str) -> Mapping[str, str]:
     """The security protocol of each listener name, from ``listener.security.protocol.map`` over Kafka's default."""
     protocols = {name: name for name in _PROTOCOLS}
     for part in split_list(text):
         name, colon, protocol = (piece.strip() for piece in part.partition(":"))
         if not colon or protocol.upper() not in _PROTOCOLS:
-            setting = "listener.security.protocol.map"
-            raise InvalidSetting(setting, f"{setting} cannot be {part!r}; allowed: NAME:{', NAME:'.join(_PROTOCOLS)}")
+            raise InvalidSetting(
+                PROTOCOL_MAP, f"{PROTOCOL_MAP} cannot be {part!r}; allowed: NAME:{', NAME:'.join(_PROTOCOLS)}"
+            )
         protocols[name.upper()] = protocol.upper()
     return protocols
 
 
-def check_protocols(values: Mapping[str, object], properties: Mapping[str, str]) -> None:
-    """Refuse a listener that is not PLAINTEXT. `values` are the settings that were read, by their names."""
-    protocols = dict(security_protocols(properties.get("listener.security.protocol.map", "")))
+def protocols_of(values: Mapping[str, object], properties: Mapping[str, str]) -> dict[str, str]:
+    """The security protocol of each listener. `values` are the settings that were read, by their names."""
+    known = dict(security_protocols(properties.get(PROTOCOL_MAP, "")))
     for name in split_list(properties.get("controller.listener.names", "")):
-        protocols.setdefault(name.upper(), "PLAINTEXT")  # as in Kafka
+        known.setdefault(name.upper(), PLAINTEXT)  # as in Kafka
+    found = {}
     for setting in ("listeners", "advertised.listeners"):
         given = values.get(setting, ())
         assert isinstance(given, tuple)
         for listener in given:
-            _check_protocol(setting, listener, protocols)
-
-
-def _check_protocol(setting: str, listener: Listener, protocols: Mapping[str, str]) -> None:
-    protocol = protocols.get(listener.name)
-    if protocol is None:
-        raise InvalidSetting(setting, f"listener.security.protocol.map has no entry for the listener {listener.name}")
-    if protocol != "PLAINTEXT":
-        raise InvalidSetting(setting, f"the listener {listener} asks for {protocol}; only PLAINTEXT is supported")
+            if listener.name not in known:
+                raise InvalidSetting(setting, f"{PROTOCOL_MAP} has no entry for the listener {listener.name}")
+            found[listener.name] = known[listener.name]
+    others = [*split_list(properties.get("controller.listener.names", ""))]
+    others += split_list(properties.get("inter.broker.listener.name", ""))
+    for name in others:  # also where this node only connects to them
+        found.setdefault(name.upper(), known.get(name.upper(), PLAINTEXT))
+    return found

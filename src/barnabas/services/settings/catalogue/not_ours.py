@@ -34,6 +34,7 @@ _IGNORED: Final = """
     group.streams.session.timeout.ms
     initial.broker.registration.timeout.ms inter.broker.protocol.version
     kafka.metrics.polling.interval.secs kafka.metrics.reporters listener.security.protocol.map
+    security.inter.broker.protocol
     log.dir.failure.timeout.ms
     log.flush.start.offset.checkpoint.interval.ms log.message.downconversion.enable log.message.format.version
     log.message.timestamp.difference.max.ms
@@ -53,6 +54,14 @@ _IGNORED: Final = """
     share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
     share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
     share.coordinator.threads share.coordinator.write.timeout.ms
+    sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
+    sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+    sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+    sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+    sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
+    ssl.allow.dn.changes ssl.allow.san.changes ssl.keymanager.algorithm ssl.protocol ssl.provider
+    ssl.secure.random.implementation ssl.trustmanager.algorithm
     socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.listen.backlog.size
     telemetry.max.bytes
     transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.partition.verification.enable
@@ -71,7 +80,12 @@ _HARMLESS_VALUES: Final = {
     "max.connection.creation.rate": (str(2**31 - 1),),
     "principal.builder.class": (),
     "remote.log.storage.system.enable": ("false",),
-    "security.inter.broker.protocol": ("PLAINTEXT",),
+    "sasl.client.callback.handler.class": (),
+    "sasl.jaas.config": (),
+    "sasl.login.callback.handler.class": (),
+    "sasl.login.class": (),
+    "sasl.server.callback.handler.class": (),
+    "ssl.engine.factory.class": (),
 }
 """Refused names, with the values that are ignored nevertheless (an empty value is always one of them)."""
 

@@ -40,6 +40,15 @@ _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,100}")  # Python converts thous
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
+class Secret(str):
+    """A text that is not shown, whatever prints what holds it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "(a secret)"
+
+
 class InvalidSetting(InvalidConfig):
     """A refused setting, with its name, so that the reader of a file can add where it came from."""
 
@@ -122,8 +131,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
                 return float(text)
             case SettingType.LIST:
                 return split_list(text)
-            case SettingType.STRING | SettingType.CLASS | SettingType.PASSWORD:
+            case SettingType.STRING | SettingType.CLASS:
                 return text
+            case SettingType.PASSWORD:
+                return Secret(text)
         raise self._refusal(text)
 
     def _is_allowed(self, value: Value, text: str) -> bool:

@@ -1,0 +1,35 @@
+"""PLAIN (RFC 4616): a user and a password in one message."""
+
+from typing import Final, NamedTuple
+
+from barnabas.core.access.scram import MAX_NAME_CHARS
+from barnabas.core.errors import SaslAuthenticationFailed
+
+PLAIN: Final = "PLAIN"
+MAX_PASSWORD_CHARS: Final = 4096
+
+
+class PlainLogin(NamedTuple):
+    """Who logs in, and with which password."""
+
+    user: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"PlainLogin({self.user!r}, ...)"
+
+
+def read_plain(message: bytes) -> PlainLogin:
+    """The login in a message."""
+    try:
+        parts = message.decode().split("\0")
+    except UnicodeDecodeError:
+        raise SaslAuthenticationFailed("the PLAIN message is not UTF-8") from None
+    if len(parts) != 3:
+        raise SaslAuthenticationFailed("the PLAIN message must have three parts")
+    authorization, user, password = parts
+    if not user or not password or len(user) > MAX_NAME_CHARS or len(password) > MAX_PASSWORD_CHARS:
+        raise SaslAuthenticationFailed("the PLAIN message has no user or no password, or they are too long")
+    if authorization not in ("", user):
+        raise SaslAuthenticationFailed("a user can log in only as itself")
+    return PlainLogin(user, password)
