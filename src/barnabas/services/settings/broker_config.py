@@ -18,6 +18,7 @@ from barnabas.services.settings.broker_checks import check_together
 from barnabas.services.settings.broker_names import is_ignored_name, known_names_of, text_of
 from barnabas.services.settings.catalogue.field import About, settings_of
 from barnabas.services.settings.catalogue.group_settings import GroupSettings
+from barnabas.services.settings.catalogue.limit_settings import LimitSettings
 from barnabas.services.settings.catalogue.listener import Listener, check_protocols, parse_listeners
 from barnabas.services.settings.catalogue.quorum_settings import QuorumSettings
 from barnabas.services.settings.catalogue.quota_settings import QuotaSettings
@@ -292,6 +293,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = MAINTENANCE.producer_id_expiration_ms
 
     groups: GroupSettings = GroupSettings()
+    limits: LimitSettings = LimitSettings()
     quorum: QuorumSettings = QuorumSettings()
     quotas: QuotaSettings = QuotaSettings()
     replicas: ReplicaSettings = ReplicaSettings()
@@ -386,6 +388,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 _PARTS: Final[Mapping[str, Mapping[str, Setting]]] = {
     "groups": settings_of(GroupSettings),
+    "limits": settings_of(LimitSettings),
     "quorum": settings_of(QuorumSettings),
     "quotas": settings_of(QuotaSettings),
     "replicas": settings_of(ReplicaSettings),
