@@ -52,6 +52,7 @@ from barnabas.core.errors import BarnabasError, InvalidRequest
 from barnabas.core.model import TopicPartition
 
 if TYPE_CHECKING:
+    from barnabas.client.quota_admin import QuotaAdmin
     from barnabas.client.transaction_admin import TransactionAdmin
 
 Partitioner: TypeAlias = Literal["murmur2", "round-robin"]
@@ -119,6 +120,14 @@ class Bus:
 
         self._contact.make()
         return TransactionAdmin(self._settings, self._timeout)
+
+    @property
+    def quotas(self) -> "QuotaAdmin":
+        """The quotas of the cluster's clients: to list, set and remove them."""
+        from barnabas.client.quota_admin import QuotaAdmin  # noqa: PLC0415 - brings kio, for few
+
+        self._contact.make()
+        return QuotaAdmin(self._settings, self._timeout)
 
     def __enter__(self) -> Self:
         return self
