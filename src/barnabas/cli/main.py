@@ -22,7 +22,7 @@ if __name__ == "__main__":  # as the installed command: before the rest is loade
 
 import typer
 
-from barnabas.cli import acl, consume, get, group, layout, output, pipeline, produce, signals, topic, txn
+from barnabas.cli import acl, consume, get, group, layout, output, pipeline, produce, quota, signals, topic, txn
 from barnabas.cli.cluster import commands as cluster
 from barnabas.cli.format import format_
 from barnabas.cli.refusals import exit_code_of, say_refused
@@ -41,6 +41,7 @@ app.add_typer(topic.app)
 app.add_typer(group.app)
 app.add_typer(txn.app)
 app.add_typer(acl.app)
+app.add_typer(quota.app)
 app.add_typer(pipeline.app)
 app.command()(produce.produce)
 app.command()(consume.consume)

@@ -53,6 +53,7 @@ from barnabas.core.model import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.client.acl_admin import AclAdmin
+    from barnabas.client.quota_admin import QuotaAdmin
     from barnabas.client.transaction_admin import TransactionAdmin
 
 Partitioner: TypeAlias = Literal["murmur2", "round-robin"]
@@ -128,6 +129,14 @@ class Bus:
 
         self._contact.make()
         return TransactionAdmin(self._settings, self._timeout)
+
+    @property
+    def quotas(self) -> "QuotaAdmin":
+        """The quotas of the cluster's clients: to list, set and remove them."""
+        from barnabas.client.quota_admin import QuotaAdmin  # noqa: PLC0415 - brings kio, for few
+
+        self._contact.make()
+        return QuotaAdmin(self._settings, self._timeout)
 
     def __enter__(self) -> Self:
         return self

@@ -50,7 +50,7 @@ def build_broker(
     served = ServedTopics(metadata.image, logs, ports.threads.background, live.topic_config, node_id=config.node_id)
     topics = Topics(live, metadata, served, ports.dice)
     coordinators = GroupCoordinators(
-        GroupConfig.of(config.groups),
+        GroupConfig.of(config.groups, max_groups=config.limits.max_groups),
         metadata=metadata,
         served=served,
         topics=topics,
@@ -67,7 +67,7 @@ def build_broker(
     alone = OtherBrokers(metadata, None, node_id=config.node_id)
     others = alone if neighbours is None else neighbours.brokers
     transactions = TransactionService(
-        TransactionConfig.of(config.transactions),
+        TransactionConfig.of(config.transactions, max_ids=config.limits.max_transactional_ids),
         served=served,
         topics=topics,
         groups=coordinators,
@@ -88,7 +88,7 @@ def build_broker(
     metadata.subscribe(served.apply)
     metadata.subscribe(coordinators.apply)
     metadata.subscribe(transactions.apply)
-    live.subscribe(lambda settings: coordinators.configure(GroupConfig.of(settings.groups)))
+    live.subscribe(lambda now: coordinators.configure(GroupConfig.of(now.groups, max_groups=now.limits.max_groups)))
     quotas = Quotas(metadata, QuotaConfig.of(config.quotas), access=access)
     metadata.subscribe(quotas.apply)
     return Broker(

@@ -30,6 +30,7 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
         max_frame_s=config.request_receive_timeout_ms / 1000,
         max_unread_bytes=max_unread_bytes(config.queued_max_response_bytes),
         max_unread_s=config.response_send_timeout_ms / 1000,
+        max_waiting=config.limits.connection_max_requests_in_flight,
         max_connections=config.max_connections,
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=per_ip_overrides(config),

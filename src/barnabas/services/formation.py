@@ -90,6 +90,7 @@ def configured_voters(config: BrokerConfig, meta: MetaProperties) -> VoterSet:
 def open_data_dir(disk: Disk, config: BrokerConfig, dice: Dice, *, max_open_files: int) -> Formed:
     """Open a node's data directory. Refused when it is another's, damaged, or not formatted though it has to be."""
     path, place = config.log_dirs[0], place_of(config)
+    max_producers = config.limits.max_producer_ids_per_partition
     found = meta_properties.read(disk, path)
     if found is not None:
         try:
@@ -98,10 +99,10 @@ def open_data_dir(disk: Disk, config: BrokerConfig, dice: Dice, *, max_open_file
             raise _of_another(refusal, path) from None
     elif not _has_partitions(disk, path):
         meta = identity_of_new(place, cluster_id=id_text(dice.uuid()), directory_id=dice.uuid())
-        data_dir = DataDir(disk, path, max_open_files=max_open_files, meta=meta)
+        data_dir = DataDir(disk, path, max_open_files=max_open_files, max_producers=max_producers, meta=meta)
         data_dir.identify(meta)  # where an earlier start, or another version, left a file without an identity
         return Formed(data_dir, meta)
-    data_dir = DataDir(disk, path, max_open_files=max_open_files, meta=found)
+    data_dir = DataDir(disk, path, max_open_files=max_open_files, max_producers=max_producers, meta=found)
     if found is not None:
         return Formed(data_dir, found)
     try:

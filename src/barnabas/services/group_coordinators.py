@@ -49,9 +49,10 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     topic_segment_bytes: int  # offsets.topic.segment.bytes
     retention_check_interval_ms: int  # offsets.retention.check.interval.ms
     bounds: Bounds  # of what a group sets itself
+    max_groups: int = 2**31 - 1  # max.groups
 
     @classmethod
-    def of(cls, settings: GroupSettings) -> Self:
+    def of(cls, settings: GroupSettings, *, max_groups: int = 2**31 - 1) -> Self:
         """The values of the broker's settings."""
         policy = settings.group_consumer_migration_policy
         return cls(
@@ -80,6 +81,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
             topic_segment_bytes=settings.offsets_topic_segment_bytes,
             retention_check_interval_ms=settings.offsets_retention_check_interval_ms,
             bounds=settings.bounds(),
+            max_groups=max_groups,
         )
 
     def consumer_of(self, overrides: Mapping[str, str]) -> ConsumerConfig:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.core.coordination import Within
-from barnabas.core.errors import BarnabasError, GroupIdNotFound, InvalidGroupId
+from barnabas.core.errors import BarnabasError, GroupIdNotFound, InvalidGroupId, PolicyViolation
 from barnabas.core.groups import listing, offset_access, offsets
 from barnabas.core.groups.classic.messages import (
     HeartbeatRequest,
@@ -70,6 +70,7 @@ class GroupService:
     async def join(self, request: JoinRequest) -> JoinReply:
         """JoinGroup; waits until the generation is complete."""
         coordinator = await self._coordinators.of(request.group)
+        self._check_room(coordinator, request.group)
         new_member_id = f"{request.instance_id or request.client_id}-{self._dice.uuid()}"
         return await coordinator.join(request, new_member_id=new_member_id)
 
@@ -93,6 +94,7 @@ class GroupService:
     async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
         """ConsumerGroupHeartbeat."""
         coordinator = await self._coordinators.of(request.group)
+        self._check_room(coordinator, request.group)
         return await coordinator.consumer_heartbeat(request, new_member_id=str(self._dice.uuid()))
 
     async def describe_consumer_group(self, group: str) -> DescribedConsumerGroup:
@@ -116,6 +118,7 @@ class GroupService:
 
     async def _commit_offsets(self, request: CommitRequest) -> offsets.PartitionErrors:
         coordinator = await self._coordinators.of(request.group)
+        self._check_room(coordinator, request.group)
         return await coordinator.commit(
             lambda: offsets.commit(
                 coordinator.groups,
@@ -139,6 +142,7 @@ class GroupService:
     ) -> offsets.PartitionErrors:
         coordinator = await self._coordinators.of(request.group)
         coordinator.check_available()
+        self._check_room(coordinator, request.group)
         guard = await self._verify(coordinator.partition, transaction, adds=adds)
 
         def decide() -> GroupDecision[offsets.PartitionErrors]:
@@ -252,6 +256,25 @@ class GroupService:
                 is_gone = await coordinator.commit(decide)
             except GroupIdNotFound:  # somebody else has removed the rest
                 is_gone = True
+
+    def _check_room(self, coordinator: GroupCoordinator, group: str) -> None:
+        """Refuse another group when there are too many."""
+        groups = coordinator.groups
+        if group in groups.classic or group in groups.consumer or group in groups.simple:
+            return
+        if group in coordinator.soft.live or self._count_all() < self._coordinators.config.max_groups:
+            return
+        raise PolicyViolation(
+            f"this node coordinates {self._coordinators.config.max_groups} groups, the maximum (max.groups); delete "
+            "those that are not used"
+        )
+
+    def _count_all(self) -> int:
+        """All groups here, those with offsets alone and those that are being formed included."""
+        return sum(
+            max(len(each.groups.classic), len(each.soft.live)) + len(each.groups.consumer) + len(each.groups.simple)
+            for each in self._coordinators.available()
+        )
 
     async def _named(self, group: str) -> GroupCoordinator:
         """The coordinator of a group whose name may not be empty."""

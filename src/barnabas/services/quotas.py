@@ -145,8 +145,9 @@ class Quotas:
         found = self._clients.get(key)
         if found is not None:
             return found
+        self._make_room()
         found = UNLIMITED if self._is_node(session) else self._find(*key)
-        if self._has_room(self._clients):
+        if len(self._clients) < self._config.max_tracked:
             self._clients[key] = found
         return found
 
@@ -180,7 +181,7 @@ class Quotas:
         """What is tracked of a holder; or what all share that are too many."""
         found = self._tracked.get((name, holder))
         if found is None:
-            fits = self._has_room(self._tracked)
+            fits = len(self._tracked) < self._config.max_tracked
             held = self._tracked if fits else self._shared
             key = (name, holder if fits else limit)
             found = held.get(key)
@@ -190,18 +191,15 @@ class Quotas:
             found.change(limit, burst_s=burst_s, now_s=_now_s())
         return found
 
-    def _has_room(self, held: dict[tuple[str, str], Allowances] | dict[_Key, Allowance]) -> bool:
-        if len(held) < self._config.max_tracked:
-            return True
+    def _make_room(self) -> None:
+        """Drop what says nothing, if there is too much. Never between finding an allowance and using it."""
+        if max(len(self._clients), len(self._tracked)) < self._config.max_tracked:
+            return
         now_s = _now_s()
-        if now_s >= self._swept_at + SWEEP_S:
-            self._swept_at = now_s
-            self._drop_idle(now_s)
-        return len(held) < self._config.max_tracked
-
-    def _drop_idle(self, now_s: float) -> None:
-        """Drop what says nothing. Clients are looked up anew: they must not go on with what is dropped here."""
-        self._clients.clear()
+        if now_s < self._swept_at + SWEEP_S:
+            return
+        self._swept_at = now_s
+        self._clients.clear()  # they are looked up anew: none must go on with what is dropped here
         self._tracked = {key: each for key, each in self._tracked.items() if not each.is_idle(now_s=now_s)}
         self._shared = {key: each for key, each in self._shared.items() if not each.is_idle(now_s=now_s)}
 
@@ -285,6 +283,7 @@ class Quotas:
         limit = self._rules.find_ip(ip)
         if limit is None:
             return 0.0
+        self._make_room()
         allowance = self._track(CONNECTION_CREATION_RATE, ip, limit, burst_s=self._config.burst_s)
         delay_s = min(allowance.take(1, now_s=_now_s()), self._config.window_s)
         if delay_s > 0.0:

@@ -22,6 +22,7 @@ from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image, Topic
 from barnabas.core.metadata.names import is_internal
 from barnabas.core.metadata.topics import (
+    NO_LIMIT,
     CreatedTopic,
     NewTopic,
     create_partitions,
@@ -81,16 +82,22 @@ class Topics:
 
     def decide_new(self, new: NewTopic) -> MetadataDecision[CreatedTopic]:
         """The decision to create a topic, with this broker's defaults for what the request leaves out."""
-        return create_topic(self._metadata.image, self._with_defaults(new), topic_id=self._dice.uuid())
+        return self._decide_new(self._metadata.image, new, self._dice.uuid())
+
+    def _decide_new(self, image: Image, new: NewTopic, topic_id: UUID) -> MetadataDecision[CreatedTopic]:
+        most = NO_LIMIT if is_internal(new.name) else self._max_partitions
+        return create_topic(image, self._with_defaults(new), topic_id=topic_id, max_partitions=most)
+
+    @property
+    def _max_partitions(self) -> int:
+        return self._live.current.limits.max_partitions
 
     async def create(self, new: NewTopic) -> CreatedTopic:
         """Create a topic; it is served when this returns."""
         self.decide_new(new)  # refuse before waiting for anything
         await self._served.wait_removed(new.name)
         topic_id = self._dice.uuid()
-        return await self._metadata.commit(
-            lambda image: create_topic(image, self._with_defaults(new), topic_id=topic_id)
-        )
+        return await self._metadata.commit(lambda image: self._decide_new(image, new, topic_id))
 
     async def ensure(self, new: NewTopic) -> None:
         """Create a topic that the node itself needs, unless it exists, whichever node is the controller."""
@@ -155,7 +162,8 @@ class Topics:
             await self._served.wait_removed(each.name)
         created: list[CreatedTopic | BarnabasError] = []
         async for some in pieces([(each, self._dice.uuid()) for each in new], per_turn=CREATED_AT_ONCE):
-            created += await self._metadata.commit(partial(create_topics, new=some))
+            decide = partial(create_topics, new=some, max_partitions=self._max_partitions)
+            created += await self._metadata.commit(decide)
         return {
             each.name: outcome
             for each, outcome in zip(new, created, strict=True)
@@ -221,6 +229,7 @@ class Topics:
     def _decide_growth(
         self, image: Image, name: str, count: int, assignments: Sequence[Sequence[int]] | None
     ) -> MetadataDecision[range]:
-        decision = create_partitions(image, name, count, assignments)
+        most = NO_LIMIT if is_internal(name) else self._max_partitions
+        decision = create_partitions(image, name, count, assignments, max_partitions=most)
         check_may_alter(name, self._live.current, doing="adding partitions")
         return decision

@@ -14,6 +14,7 @@ class TransactionConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The transaction settings of a broker."""
 
     max_timeout_ms: int
+    max_ids: int = 2**31 - 1
     id_expiration_ms: int
     expiry_interval_ms: int
     topic_partitions: int
@@ -22,9 +23,10 @@ class TransactionConfig(msgspec.Struct, frozen=True, kw_only=True):
     topic_segment_bytes: int
 
     @classmethod
-    def of(cls, settings: TransactionSettings) -> Self:
+    def of(cls, settings: TransactionSettings, *, max_ids: int = 2**31 - 1) -> Self:
         """The values of the broker's settings."""
         return cls(
+            max_ids=max_ids,
             max_timeout_ms=settings.transaction_max_timeout_ms,
             id_expiration_ms=settings.transactional_id_expiration_ms,
             expiry_interval_ms=settings.transaction_remove_expired_transaction_cleanup_interval_ms,

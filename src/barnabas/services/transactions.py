@@ -17,6 +17,7 @@ from barnabas.core.errors import (
     ConcurrentTransactions,
     InvalidProducerEpoch,
     InvalidRequest,
+    PolicyViolation,
     TransactionCoordinatorFenced,
     UnknownTopicOrPartition,
 )
@@ -137,6 +138,8 @@ class TransactionService:
     async def init_producer(self, request: InitRequest) -> Initialised:
         """InitProducerId: the previous producer of the id is fenced, and its transaction aborted."""
         coordinator = await self._named(request.transactional_id)
+        if request.transactional_id not in coordinator.transactions.by_id:
+            self._check_room()
         while True:
             new_producer_id = await self._producer_ids.take()
             reply = await coordinator.commit(self._initialising(coordinator, request, new_producer_id))
@@ -145,6 +148,15 @@ class TransactionService:
             await self._wait_ended(request.transactional_id)
             if request.transactional_id in self._ending:
                 raise ConcurrentTransactions(f"the transaction of '{request.transactional_id}' is being aborted")
+
+    def _check_room(self) -> None:
+        """Refuse another transactional id when there are too many."""
+        most = self.config.max_ids
+        if sum(len(each.transactions.by_id) for each in self._coordinators.available()) >= most:
+            raise PolicyViolation(
+                f"this node coordinates {most} transactional ids, the maximum (max.transactional.ids); use fewer, or "
+                "wait until those that are not used have expired"
+            )
 
     def _initialising(
         self, coordinator: TransactionCoordinator, request: InitRequest, new_producer_id: int

@@ -15,6 +15,7 @@ from uuid import UUID
 from barnabas.core.errors import CorruptLog, DataDirLost, StorageError, StorageExhausted
 from barnabas.core.metadata.formation import MetaProperties
 from barnabas.core.model import TopicPartition
+from barnabas.core.replica.producers import NO_LIMIT
 from barnabas.storage import meta_properties
 from barnabas.storage.cache import DEFAULT_MAX_FILES, OpenFiles
 from barnabas.storage.checkpoints import Checkpoints
@@ -35,7 +36,13 @@ class DataDir:
     """The logs of one data directory."""
 
     def __init__(
-        self, disk: Disk, path: str, *, max_open_files: int = DEFAULT_MAX_FILES, meta: MetaProperties | None = None
+        self,
+        disk: Disk,
+        path: str,
+        *,
+        max_open_files: int = DEFAULT_MAX_FILES,
+        max_producers: int = NO_LIMIT,
+        meta: MetaProperties | None = None,
     ) -> None:
         """`meta` is whose the directory becomes if it is new."""
         self._disk = disk
@@ -67,7 +74,9 @@ class DataDir:
             # partition that was being deleted must not come back with half of its files.
             disk.sync_dir(path)
             self._remove_leftovers()
-            self._context = LogContext(OpenFiles(disk, max_files=max_open_files), Checkpoints(disk, path), self.health)
+            self._context = LogContext(
+                OpenFiles(disk, max_files=max_open_files), Checkpoints(disk, path), self.health, max_producers
+            )
         with self.health.sparing():
             self.checkpoints.write()  # what was damaged, or is not there yet
             self.checkpoints.keep(meta)

@@ -190,7 +190,7 @@ class Log(SegmentedLog):
         if header.is_control:
             self.producers.check_marker(header, read_marker(data, 0, header))
             return None
-        return self.producers.admit(header)
+        return self.producers.admit(header, self._context.max_producers)
 
     def _apply_producer(self, data: bytearray | memoryview, header: BatchHeader) -> None:
         marker = read_marker(data, 0, header) if header.is_control else None

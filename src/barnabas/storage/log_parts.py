@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from barnabas.core.replica.leader_epochs import LeaderEpochs
-from barnabas.core.replica.producers import ProducerStates
+from barnabas.core.replica.producers import NO_LIMIT, ProducerStates
 from barnabas.storage.cache import OpenFiles
 from barnabas.storage.checkpoints import Checkpoints
 from barnabas.storage.health import DirectoryHealth
@@ -16,6 +16,7 @@ class LogContext(NamedTuple):
     files: OpenFiles
     checkpoints: Checkpoints
     health: DirectoryHealth
+    max_producers: int = NO_LIMIT  # idempotent ones that each of them remembers
 
 
 class Contents(NamedTuple):

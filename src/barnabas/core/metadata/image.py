@@ -86,6 +86,8 @@ class Image:
     acls: dict[UUID, Acl] = field(default_factory=dict)
     access_state: object = field(default_factory=object, compare=False, repr=False)
     """Another one after each change of credentials, quotas or ACLs: who has made something of them can tell."""
+    partition_count: int = field(default=0, compare=False)
+    """The partitions of all topics."""
     _names: dict[str, str] = field(default_factory=dict, compare=False)  # by what metrics make of them
     _owner: object = field(default_factory=object, compare=False, repr=False)
 
@@ -136,6 +138,7 @@ class Image:
             quotas=self.quotas.copy(),
             acls=self.acls.copy(),
             access_state=self.access_state,
+            partition_count=self.partition_count,
             _names=self._names.copy(),
         )
 
@@ -203,6 +206,7 @@ class Image:
         if topic._owner is not self._owner:
             topic = Topic(topic.name, topic.topic_id, topic.partitions.copy(), _owner=self._owner)
             self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+        self.partition_count += record.partition not in topic.partitions
         topic.partitions[record.partition] = record
 
     def _apply_remove_topic(self, record: RemoveTopicRecord) -> None:
@@ -210,6 +214,7 @@ class Image:
         if topic is None:
             raise InvalidMetadata(f"the removal of topic {record.topic_id}, which does not exist")
         del self.topics[topic.name]
+        self.partition_count -= len(topic.partitions)
         self.configs.pop((TOPIC_RESOURCE, topic.name), None)
         if self._names.get(unify(topic.name)) == topic.name:
             del self._names[unify(topic.name)]

@@ -16,6 +16,7 @@ from barnabas.core.errors import (
     InvalidReplicaAssignment,
     InvalidRequest,
     InvalidTopic,
+    PolicyViolation,
     TopicExists,
 )
 from barnabas.core.metadata.assignments import (
@@ -39,6 +40,7 @@ from barnabas.core.metadata.records import (
     TopicRecord,
 )
 
+NO_LIMIT: Final = 2**63 - 1
 NOT_GIVEN: Final = -1  # what a request with assignments has for its counts
 
 
@@ -61,33 +63,47 @@ class CreatedTopic(msgspec.Struct, frozen=True):
     replication_factor: int
 
 
-def create_topic(image: Image, new: NewTopic, *, topic_id: UUID) -> MetadataDecision[CreatedTopic]:
-    """Create a topic with its partitions and settings."""
+def create_topic(
+    image: Image, new: NewTopic, *, topic_id: UUID, max_partitions: int = NO_LIMIT
+) -> MetadataDecision[CreatedTopic]:
+    """Create a topic with its partitions and settings. `max_partitions` are those that all topics may have."""
     _check_new_name(image, new.name)
     places = _places_of(image, new)
+    check_total(image, len(places), max_partitions=max_partitions)
     check_partition_names(new.name, len(places))
     records: list[MetadataRecord] = [TopicRecord(new.name, topic_id), *new_partitions(image, topic_id, 0, places)]
     records += [ConfigRecord(TOPIC_RESOURCE, new.name, name, value) for name, value in new.configs.items()]
     return MetadataDecision(records, CreatedTopic(new.name, topic_id, len(places), len(places[0])))
 
 
+def check_total(image: Image, added: int, *, max_partitions: int) -> None:
+    """Refuse more partitions than the cluster may have."""
+    if image.partition_count + added > max_partitions:
+        raise PolicyViolation(
+            f"the cluster has {image.partition_count} partitions, and {added} more would be over the limit of "
+            f"{max_partitions} (max.partitions)"
+        )
+
+
 def create_topics(
-    image: Image, new: Sequence[tuple[NewTopic, UUID]]
+    image: Image, new: Sequence[tuple[NewTopic, UUID]], *, max_partitions: int = NO_LIMIT
 ) -> MetadataDecision[list[CreatedTopic | BarnabasError]]:
     """Create many topics, each with its id, in one commit. Each may be refused separately."""
     records: list[MetadataRecord] = []
     replies: list[CreatedTopic | BarnabasError] = []
     names: dict[str, str] = {}  # of those before, by what metrics make of them
+    added = 0  # partitions of those before
     for topic, topic_id in new:
         try:
             other = names.get(unify(topic.name))
             if other is not None:
                 raise InvalidTopic(f"Topic '{topic.name}' collides with topic: {other}, which is asked for as well")
-            decision = create_topic(image, topic, topic_id=topic_id)
+            decision = create_topic(image, topic, topic_id=topic_id, max_partitions=max_partitions - added)
         except BarnabasError as refusal:
             replies.append(refusal)
         else:
             names[unify(topic.name)] = topic.name
+            added += decision.reply.partition_count
             records += decision.records
             replies.append(decision.reply)
     return MetadataDecision(records, replies)
@@ -123,7 +139,12 @@ def delete_topic(image: Image, name: str) -> MetadataDecision[Topic]:
 
 
 def create_partitions(
-    image: Image, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None
+    image: Image,
+    name: str,
+    count: int,
+    assignments: Sequence[Sequence[int]] | None = None,
+    *,
+    max_partitions: int = NO_LIMIT,
 ) -> MetadataDecision[range]:
     """Give a topic more partitions, `count` in all; the reply is the new ones. `assignments` are for those alone."""
     topic = image.get_topic(name)
@@ -135,6 +156,7 @@ def create_partitions(
             f"The topic {name} currently has {existing} partition(s); {count} would not be an increase."
         )
     check_new_count(count - existing)
+    check_total(image, count - existing, max_partitions=max_partitions)
     check_partition_names(name, count)
     if assignments is None:
         places = place_partitions(image, name, partition_count=count, replication_factor=topic.replication_factor)[

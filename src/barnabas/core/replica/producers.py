@@ -25,6 +25,7 @@ from barnabas.core.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequence,
+    PolicyViolation,
     TransactionCoordinatorFenced,
 )
 from barnabas.core.model import NO_EPOCH, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
@@ -33,6 +34,7 @@ from barnabas.core.records.control import Marker, MarkerType
 
 REMEMBERED_BATCHES: Final = 5  # the most requests a producer may have in flight and stay idempotent
 MAX_PRODUCER_EPOCH: Final = 2**15 - 1
+NO_LIMIT: Final = 2**63 - 1
 _RAISED_EPOCHS_FROM: Final = 2  # the transaction version in which every marker raises its producer's epoch (KIP-890)
 
 
@@ -97,13 +99,19 @@ class ProducerStates:
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
 
-    def admit(self, header: BatchHeader) -> WrittenBatch | None:
-        """The batch that a data batch repeats, if it does; refused when it does not follow.
+    def admit(self, header: BatchHeader, max_count: int = NO_LIMIT) -> WrittenBatch | None:
+        """The batch that a data batch repeats, if it does; refused when it does not follow, or when it would be the
+        first of one producer more than `max_count`.
 
         Called for every batch of an idempotent producer, so the common case comes first.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
+            if len(self._producers) >= max_count:
+                raise PolicyViolation(
+                    f"the partition remembers {max_count} idempotent producers, the maximum "
+                    "(max.producer.ids.per.partition); a producer that is idle is forgotten after a while"
+                )
             return None
         if (
             producer.batches

@@ -21,6 +21,7 @@ from barnabas.services.settings.catalogue.field import About, settings_of
 from barnabas.services.settings.catalogue.group_settings import GroupSettings
 from barnabas.services.settings.catalogue.grpc_settings import GrpcSettings
 from barnabas.services.settings.catalogue.http_settings import HttpSettings
+from barnabas.services.settings.catalogue.limit_settings import LimitSettings
 from barnabas.services.settings.catalogue.listener import PLAINTEXT, Listener, parse_listeners, protocols_of
 from barnabas.services.settings.catalogue.quorum_settings import QuorumSettings
 from barnabas.services.settings.catalogue.quota_settings import QuotaSettings
@@ -308,6 +309,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     groups: GroupSettings = GroupSettings()
     grpc: GrpcSettings = GrpcSettings()
     http: HttpSettings = HttpSettings()
+    limits: LimitSettings = LimitSettings()
     quorum: QuorumSettings = QuorumSettings()
     quotas: QuotaSettings = QuotaSettings()
     replicas: ReplicaSettings = ReplicaSettings()
@@ -429,6 +431,7 @@ _PARTS: Final[Mapping[str, Mapping[str, Setting]]] = {
     "groups": settings_of(GroupSettings),
     "grpc": settings_of(GrpcSettings),
     "http": settings_of(HttpSettings),
+    "limits": settings_of(LimitSettings),
     "quorum": settings_of(QuorumSettings),
     "quotas": settings_of(QuotaSettings),
     "replicas": settings_of(ReplicaSettings),

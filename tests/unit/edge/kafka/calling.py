@@ -32,6 +32,11 @@ class FakeConnection:
 
     def __init__(self, max_read_bytes: int = 2**31) -> None:
         self.max_read_bytes = max_read_bytes
+        self.muted: list[float] = []
+
+    def mute(self, seconds: float, on_end: Callable[[], None]) -> None:
+        """Note for how long."""
+        self.muted.append(seconds)
 
     def reading(self) -> AbstractContextManager[int]:
         return nullcontext(self.max_read_bytes)

@@ -23,7 +23,7 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms
     session_timeout_ms: int = 45_000  # group.consumer.session.timeout.ms
-    max_size: int = 2**31 - 1  # group.consumer.max.size
+    max_size: int = 10_000  # group.consumer.max.size; Kafka has no limit
     assignors: tuple[str, ...] = ASSIGNORS  # group.consumer.assignors; the first is the default
     # A target costs time with the size of the group, and a thousand members that join at once would ask for a thousand
     # targets. A group with this many members gets a new one at most once in the interval, a smaller one at once.
@@ -32,7 +32,7 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # group.consumer.migration.policy, as its two halves.
     upgrades: bool = True
     downgrades: bool = True
-    classic_max_size: int = 2**31 - 1  # group.max.size, which a group that becomes classic must keep to
+    classic_max_size: int = 10_000  # group.max.size, which a group that becomes classic must keep to
 
 
 class ConsumerHeartbeat(msgspec.Struct, frozen=True, kw_only=True):

@@ -72,7 +72,9 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     group_max_session_timeout_ms: Annotated[
         int, About(INT, "The longest session timeout that a member of a classic group may ask for.", at_least=1)
     ] = CLASSIC.max_session_timeout_ms
-    group_max_size: Annotated[int, About(INT, "The most members of a classic group.", at_least=1)] = CLASSIC.max_size
+    group_max_size: Annotated[
+        int, About(INT, "The most members of a classic group. Kafka has no limit by default.", at_least=1)
+    ] = CLASSIC.max_size
 
     group_consumer_heartbeat_interval_ms: Annotated[
         int, About(INT, "The heartbeat interval of members of consumer groups (KIP-848).", at_least=1)
@@ -92,9 +94,9 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     group_consumer_max_session_timeout_ms: Annotated[
         int, About(INT, "The longest session timeout that a group may set for itself.", at_least=1)
     ] = 60_000
-    group_consumer_max_size: Annotated[int, About(INT, "The most members of a consumer group.", at_least=1)] = (
-        CONSUMER.max_size
-    )
+    group_consumer_max_size: Annotated[
+        int, About(INT, "The most members of a consumer group. Kafka has no limit by default.", at_least=1)
+    ] = CONSUMER.max_size
     group_consumer_assignors: Annotated[
         tuple[str, ...],
         About(
