@@ -10,16 +10,23 @@ import ipaddress
 import os
 import socket
 from contextlib import suppress
-from typing import Final
+from types import ModuleType
+from typing import Any, Final
 
 from barnabas.core.errors import AddressNotAvailable
 from barnabas.edge.http.basics import Basics
+from barnabas.edge.http.context import Context
 from barnabas.edge.http.exposition import Exposition
 from barnabas.edge.http.hosts import HostCheck
 from barnabas.edge.http.plain import PlainServer
+from barnabas.edge.http.tokens import SECRET_BYTES, Login, Tokens
+from barnabas.edge.kafka.inside import Inside
+from barnabas.edge.kafka.server import KafkaServer
+from barnabas.runtime.connections import Connections
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.loop_watch import LoopWatch
 from barnabas.services.broker import Broker
+from barnabas.services.history import History
 from barnabas.services.lag import GroupLags
 from barnabas.services.reading import ClusterReader
 from barnabas.services.settings.broker_config import BrokerConfig
@@ -47,6 +54,8 @@ class NodeHttp:
         self._plain = PlainServer(self._basics.answer, self._hosts)
         self._broker: Broker | None = None
         self._work: list[asyncio.Task[None]] = []
+        self._server: Any = None  # of the API, once it is loaded
+        self.login: Login | None = None  # who checks credentials; None: there is no authentication
 
     async def begin(self) -> None:
         """Bind the address, if there is one, and answer probes. One that nobody asked for may be taken already."""
@@ -68,7 +77,9 @@ class NodeHttp:
         self._basics.broker = lambda: self._broker
         await self._plain.start(self._socket.dup())
 
-    async def serve(self, broker: Broker, tasks: asyncio.TaskGroup) -> None:
+    async def serve(
+        self, broker: Broker, kafka: KafkaServer, connections: Connections, tasks: asyncio.TaskGroup
+    ) -> None:
         """Serve everything: clients of Kafka are let in."""
         if self._socket is None:
             return
@@ -83,6 +94,43 @@ class NodeHttp:
         self._basics.exposition = Exposition(broker.metrics, max_series=settings.metrics_max_series)
         self._broker = broker
         self._work = [tasks.create_task(each.run()) for each in (stats, watch, lags)]
+        if settings.http_api_enable:
+            history = History(broker.served, broker.clock, kafka.times)
+            lags.listeners.append(history.note_lags)
+            context = Context(
+                broker=broker,
+                calls=Inside(kafka),
+                reader=reader,
+                lags=lags,
+                stats=stats,
+                history=history,
+                connections=connections,
+                tokens=Tokens(
+                    broker.dice.token_bytes(SECRET_BYTES), broker.clock, lifetime_ms=settings.http_token_lifetime_ms
+                ),
+                login=self.login,
+                is_local=self._wanted is not None and is_loopback(self._wanted[0]),
+            )
+            self._work += [tasks.create_task(history.run()), tasks.create_task(self._serve_api(context))]
+
+    async def _serve_api(self, context: Context) -> None:
+        """Load what the API is made of, on a thread, and serve it in the place of the plain server."""
+        try:
+            load = await context.broker.threads.background.run(_load_api)
+        except ImportError as error:
+            log.info("the API is not served: %s; pip install 'barnabas[http]'", error)
+            return
+        if self._socket is None:
+            return
+        api = load.Api(context, self._basics, self._hosts)
+        self._server = load.server_of(api.app)
+        listening, plain = self._socket.dup(), self._plain
+        serving = asyncio.ensure_future(self._server.run_on(listening))
+        plain.close()  # those who came meanwhile are answered by the other
+        try:
+            await serving
+        finally:
+            listening.close()
 
     def stop(self) -> None:
         """The node begins to stop: it is not ready any more."""
@@ -91,12 +139,21 @@ class NodeHttp:
     async def close(self) -> None:
         """End all of it."""
         self.stop()
+        if self._server is not None:
+            self._server.should_exit = True
+            await asyncio.sleep(0)
         for task in self._work:
             task.cancel()
         self._plain.close()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def _load_api() -> ModuleType:
+    from barnabas.edge.http import app  # noqa: PLC0415 - Starlette, which a node without the API does not load
+
+    return app
 
 
 def _bound(host: str, port: int) -> socket.socket:

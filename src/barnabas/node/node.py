@@ -121,7 +121,7 @@ class Node:
                     maintaining = tasks.create_task(maintenance.run())
                     work += await self._let_clients_in(broker, connections)
                     self.broker = broker
-                    await self.http.serve(broker, tasks)
+                    await self.http.serve(broker, server, connections, tasks)
                     on_ready(self)
                     await self._stop.wait()
                     await self._leave(broker)

@@ -278,6 +278,11 @@ class Connection(asyncio.BufferedProtocol):
             self._all.receiving.give_back(self)
 
     @property
+    def session(self) -> Any:
+        """What the edge knows of this client; None before it is let in."""
+        return getattr(self._handler, "session", None)
+
+    @property
     def received(self) -> int:
         """Received bytes of frames that are not handled yet."""
         return self._filled - self._begin

@@ -121,12 +121,15 @@ class OtherBrokers:
         timeout_s: float,
         purpose: str = TRANSACTIONS,
         min_version: int = 0,
+        max_version: int | None = None,
     ) -> Any:
         """The answer of a broker; `LeaderNotAvailable` if it is not there, a `PeerError` if it does not answer."""
         host, port = self._address(node_id)
         assert self._peers is not None
         peer = self._peers.at(host, port)
-        return await peer.call(api_key, values, timeout_s=timeout_s, purpose=purpose, min_version=min_version)
+        return await peer.call(
+            api_key, values, timeout_s=timeout_s, purpose=purpose, min_version=min_version, max_version=max_version
+        )
 
     def _address(self, node_id: int) -> tuple[str, int]:
         node = None if node_id == NO_LEADER else self._metadata.image.nodes.get(node_id)

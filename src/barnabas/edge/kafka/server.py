@@ -19,6 +19,7 @@ from barnabas.edge.kafka.producing import Producing
 from barnabas.edge.kafka.registry import SERVED, listeners_of, served_on
 from barnabas.edge.kafka.reporting import count_refusals, report_requests
 from barnabas.runtime.connections import Answer, Connection
+from barnabas.runtime.histogram import Histogram
 from barnabas.runtime.letting_go import let_go
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.request_counts import RequestCounts
@@ -52,6 +53,10 @@ class KafkaServer:
 
     def _counts_by_name(self) -> dict[str, RequestCounts]:
         return {served.api.name: self.counts[key] for key, served in sorted(SERVED.items())}
+
+    def times(self) -> dict[str, Histogram]:
+        """How long produces and fetches take."""
+        return {api.name: self.counts[api.key].seconds for api in (PRODUCE, FETCH)}
 
     def accept(self, connection: Connection) -> "KafkaClient | KafkaLogin":
         """See `runtime.connections.Edge`."""

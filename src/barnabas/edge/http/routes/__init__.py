@@ -1,0 +1,16 @@
+"""The routes of the API, a module for each kind of thing; `ALL` has them in the order of the description."""
+
+from barnabas.edge.http.calling import Route
+from barnabas.edge.http.routes import cluster, groups, history, login, producing, records, tail, topics, transactions
+
+ALL: tuple[Route, ...] = (
+    *login.ROUTES,
+    *cluster.ROUTES,
+    *topics.ROUTES,
+    *records.ROUTES,
+    *tail.ROUTES,
+    *producing.ROUTES,
+    *groups.ROUTES,
+    *transactions.ROUTES,
+    *history.ROUTES,
+)
