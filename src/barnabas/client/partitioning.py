@@ -1,7 +1,7 @@
 """Which partition a record goes to: the key's hash as every Kafka client computes it, or round robin.
 
-The hash is in `core.records.murmur2`. The SDK leaves keyed records to librdkafka's `murmur2_random`, which it must agree
-with; it is for callers that need the partition of a key without sending.
+The hash is in `core.records.murmur2`. The SDK leaves keyed records to librdkafka's `murmur2_random`, which must agree
+with it; this is for callers that need the partition of a key without sending.
 """
 
 import itertools

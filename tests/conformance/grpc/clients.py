@@ -2,7 +2,7 @@
 
 import queue
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -21,7 +21,7 @@ class Client:
         self.channel = channel
         self.stub = bus_pb2_grpc.BusServiceStub(channel)
 
-    def new_topic(self, partitions: int = 1, **configs: str) -> str:
+    def new_topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
         Client._count += 1
         name = f"topic-{Client._count}"
         self.stub.CreateTopic(

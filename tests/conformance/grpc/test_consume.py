@@ -6,6 +6,8 @@ from typing import Any
 import grpc
 import pytest
 
+from barnabas.edge.grpc.consuming import _Stream
+from barnabas.edge.grpc.watching import _Watcher
 from barnabas.testing.embedded import EmbeddedBroker
 from barnabas.v1 import bus_pb2
 from tests.conformance.grpc.clients import TIMEOUT_S, Client, Consumer, refusal, wait_until
@@ -189,9 +191,6 @@ def test_streams_that_end_leave_nothing_behind(broker: EmbeddedBroker, client: C
 
 def _open_streams() -> int:
     """How many streams servers in this process have open, with their partitions and watchers."""
-    from barnabas.edge.grpc.consuming import _Stream
-    from barnabas.edge.grpc.watching import _Watcher
-
     gc.collect()
     return sum(isinstance(each, (_Stream, _Watcher)) for each in gc.get_objects())
 
