@@ -120,6 +120,13 @@ from barnabas.core.errors.requests import (
     UnsupportedEndpointType,
     UnsupportedVersion,
 )
+from barnabas.core.errors.shares import (
+    FencedStateEpoch,
+    InvalidRecordState,
+    InvalidShareSessionEpoch,
+    ShareSessionLimitReached,
+    ShareSessionNotFound,
+)
 
 __all__ = [
     "AddressNotAvailable",
@@ -142,6 +149,7 @@ __all__ = [
     "FencedInstanceId",
     "FencedLeaderEpoch",
     "FencedMemberEpoch",
+    "FencedStateEpoch",
     "FetchSessionIdNotFound",
     "FetchSessionTopicIdError",
     "ForwardingRefused",
@@ -162,12 +170,14 @@ __all__ = [
     "InvalidProducerEpoch",
     "InvalidProducerIdMapping",
     "InvalidRecord",
+    "InvalidRecordState",
     "InvalidRegularExpression",
     "InvalidReplicaAssignment",
     "InvalidReplicationFactor",
     "InvalidRequest",
     "InvalidRequiredAcks",
     "InvalidSessionTimeout",
+    "InvalidShareSessionEpoch",
     "InvalidTimestamp",
     "InvalidTopic",
     "InvalidTransactionRecord",
@@ -206,6 +216,8 @@ __all__ = [
     "ReplicaNotAvailable",
     "RequestTimedOut",
     "SecurityDisabled",
+    "ShareSessionLimitReached",
+    "ShareSessionNotFound",
     "SnapshotNotFound",
     "StaleBrokerEpoch",
     "StaleMemberEpoch",
