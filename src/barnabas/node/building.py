@@ -12,7 +12,7 @@ from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.runtime.repairing import Repairing
 from barnabas.runtime.replicating.fetchers import Fetchers
 from barnabas.runtime.replicating.session import Self
-from barnabas.services.broker import Broker, ReplicaParts
+from barnabas.services.broker import Broker, ReplicaParts, ShareParts
 from barnabas.services.controller import Controller, Formation
 from barnabas.services.controller_partitions import PartitionRules
 from barnabas.services.fetch import Fetch
@@ -20,6 +20,7 @@ from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.group_coordinators import GroupConfig, GroupCoordinators
 from barnabas.services.groups import GroupService
 from barnabas.services.in_sync import InSync
+from barnabas.services.led_shares import LedShares
 from barnabas.services.markers import Markers
 from barnabas.services.membership import Membership, MembershipConfig
 from barnabas.services.produce import Produce
@@ -28,6 +29,9 @@ from barnabas.services.quorum import QuorumService
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.live_config import LiveConfig
+from barnabas.services.share_fetch import ShareFetch
+from barnabas.services.share_groups import ShareGroups
+from barnabas.services.share_states import LocalShareStates, ShareStateRouter
 from barnabas.services.topics import Topics
 from barnabas.services.transaction_config import TransactionConfig
 from barnabas.services.transactions import TransactionService
@@ -43,7 +47,7 @@ def build_broker(
     served = ServedTopics(metadata.image, logs, ports.threads.background, live.topic_config, node_id=config.node_id)
     topics = Topics(live, metadata, served, ports.dice)
     coordinators = GroupCoordinators(
-        GroupConfig.of(config.groups),
+        GroupConfig.of(config.groups, config.shares),
         metadata=metadata,
         served=served,
         topics=topics,
@@ -58,13 +62,14 @@ def build_broker(
     membership = _membership(config, metadata, ports.dice, controller, neighbours, lease)
     producer_ids = ProducerIds(membership)
     alone = OtherBrokers(metadata, None, node_id=config.node_id)
+    others = alone if neighbours is None else neighbours.brokers
     transactions = TransactionService(
         TransactionConfig.of(config.transactions),
         served=served,
         topics=topics,
         groups=coordinators,
         markers=markers,
-        others=alone if neighbours is None else neighbours.brokers,
+        others=others,
         producer_ids=producer_ids,
         offload=ports.threads.reads,
         clock=ports.clock,
@@ -80,7 +85,11 @@ def build_broker(
     metadata.subscribe(served.apply)
     metadata.subscribe(coordinators.apply)
     metadata.subscribe(transactions.apply)
-    live.subscribe(lambda settings: coordinators.configure(GroupConfig.of(settings.groups)))
+    fetch = Fetch(ports.threads.reads)
+    shares = _shares(
+        config, ports, metadata, logs, served=served, topics=topics, groups=coordinators, others=others, fetch=fetch
+    )
+    live.subscribe(lambda settings: coordinators.configure(GroupConfig.of(settings.groups, settings.shares)))
     return Broker(
         config=config,
         live=live,
@@ -92,17 +101,51 @@ def build_broker(
         served=served,
         topics=topics,
         produce=produce,
-        fetch=Fetch(ports.threads.reads),
+        fetch=fetch,
         fetch_sessions=FetchSessions(ports.dice, max_sessions=config.max_incremental_fetch_session_cache_slots),
         producer_ids=producer_ids,
         groups=groups,
         markers=markers,
         transactions=transactions,
+        shares=shares,
         controller=controller,
         membership=membership,
         quorum=QuorumService(metadata, None if neighbours is None else neighbours.voters),
         link=None if neighbours is None else neighbours.controller,
         replicas=replicas,
+    )
+
+
+def _shares(
+    config: BrokerConfig,
+    ports: Ports,
+    metadata: MetadataLog,
+    logs: Logs,
+    *,
+    served: ServedTopics,
+    topics: Topics,
+    groups: GroupCoordinators,
+    others: OtherBrokers,
+    fetch: Fetch,
+) -> ShareParts:
+    local = LocalShareStates(
+        config.shares, served=served, topics=topics, logs=logs, offload=ports.threads.reads, clock=ports.clock
+    )
+    states = ShareStateRouter(local, others)
+    led = LedShares(
+        served=served,
+        states=states,
+        config_of=groups.share_config_of,
+        offload=ports.threads.reads,
+        clock=ports.clock,
+    )
+    metadata.subscribe(local.apply)
+    metadata.subscribe(led.apply)
+    return ShareParts(
+        ShareGroups(groups, states, served=served),
+        local,
+        led,
+        ShareFetch(fetch, led, max_sessions=config.shares.group_share_max_share_sessions),
     )
 
 

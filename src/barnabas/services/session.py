@@ -4,6 +4,7 @@ An edge makes one session for each connection, which is passed to everything don
 connection are of one client: the client id is that of the request being handled.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 
@@ -37,6 +38,7 @@ class Session:
         "is_forwarded",
         "listener",
         "local",
+        "on_close",
         "peer",
         "principal",
         "software",
@@ -54,7 +56,14 @@ class Session:
         self.principal = ANONYMOUS
         self.client_id: str | None = None
         self.software = _UNNAMED
+        self.on_close: dict[object, Callable[[], None]] = {}  # called when the connection is gone, by whose they are
         self.throttle_ms = 0  # how long its quota asks it to wait, which the next answer tells it; 0 without quotas
+
+    def close(self) -> None:
+        """The connection is gone."""
+        callbacks, self.on_close = self.on_close, {}
+        for callback in callbacks.values():
+            callback()
 
     @property
     def client_host(self) -> str:

@@ -5,9 +5,9 @@ may come without those it followed: each is applied on its own, and a tombstone 
 same entries yield equal groups on every node.
 
 A group has one type, by its records: a record of a classic group, records of a consumer group (KIP-848) or of a share
-group (KIP-932), or only offsets, which is a simple group. A simple group exists from its first commit, also in a transaction, until it is
-deleted or expires: it may have lost its offsets meanwhile, for example with their topics. A compacted log has nothing
-of that, so after a restart such a group may be gone, as in Kafka.
+group (KIP-932), or only offsets, which is a simple group. A simple group exists from its first commit, also in a
+transaction, until it is deleted or expires: it may have lost its offsets meanwhile, for example with their topics. A
+compacted log has nothing of that, so after a restart such a group may be gone, as in Kafka.
 
 Offsets that were committed in a transaction are pending until it ends. Of all commits for a partition the last one
 counts, by its place in the log and not by when its transaction ended: compaction keeps the last, too.

@@ -72,6 +72,7 @@ class KafkaClient:
             local=connection.local,
             is_for_controllers=server.broker.config.is_for_controllers(connection.listener),
         )
+        connection.on_lost = self.session.close
         self._served = served_on(listeners_of(self.session))
 
     def may_overlap(self, frame: memoryview) -> bool:

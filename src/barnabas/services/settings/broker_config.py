@@ -27,6 +27,7 @@ from barnabas.services.settings.catalogue.setting import (
     unknown_setting,
     value_text,
 )
+from barnabas.services.settings.catalogue.share_settings import ShareSettings
 from barnabas.services.settings.catalogue.topic_defaults import topic_defaults_of
 from barnabas.services.settings.catalogue.topic_settings import TOPIC_SETTINGS
 from barnabas.services.settings.catalogue.transaction_settings import TransactionSettings
@@ -293,6 +294,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     groups: GroupSettings = GroupSettings()
     quorum: QuorumSettings = QuorumSettings()
     replicas: ReplicaSettings = ReplicaSettings()
+    shares: ShareSettings = ShareSettings()
     transactions: TransactionSettings = TransactionSettings()
     unused: UnusedSettings = UnusedSettings()
 
@@ -386,6 +388,7 @@ _PARTS: Final[Mapping[str, Mapping[str, Setting]]] = {
     "groups": settings_of(GroupSettings),
     "quorum": settings_of(QuorumSettings),
     "replicas": settings_of(ReplicaSettings),
+    "shares": settings_of(ShareSettings),
     "transactions": settings_of(TransactionSettings),
     "unused": settings_of(UnusedSettings),
 }

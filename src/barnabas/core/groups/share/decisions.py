@@ -188,16 +188,27 @@ def _take_heartbeat(
     current = draft.reconcile(member_id)
     draft.timers.append(SetTimer(TimerKey(SESSION, request.group, member_id), config.session_timeout_ms))
     is_full = request.member_epoch == JOIN_EPOCH or request.topics is not None
-    states = draft.state.states
     return draft.decide(
         ShareHeartbeatReply(
             member_id=member_id,
             member_epoch=current.epoch,
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             assignment=current.assigned if is_full or current.assigned != had else None,
-            initialize=() if states is None else states.initializing,
+            initialize=_to_initialize(draft.state),
         )
     )
+
+
+def _to_initialize(group: ShareGroup) -> tuple[StateTopic, ...]:
+    """The partitions that have no state yet. One that has keeps it, even if it was to be made anew."""
+    initialized = group.initialized
+    found = []
+    for topic_id, topic in group.initializing.items():
+        has = set(initialized[topic_id].partitions) if topic_id in initialized else set()
+        missing = tuple(index for index in topic.partitions if index not in has)
+        if missing:
+            found.append(StateTopic(topic_id, topic.name, missing))
+    return tuple(found)
 
 
 def _find_member(group: ShareGroup, member_id: str) -> ShareMemberRecord:

@@ -164,11 +164,15 @@ def _are_alike(left: StateBatch, right: StateBatch) -> bool:
 def decide_initialize(
     states: ShareStates, key: ShareKey, *, state_epoch: int, start_offset: int, now_ms: int
 ) -> StateDecision:
-    """A state is made, or made anew: nothing of the old one counts."""
+    """A state is made, or made anew, at another offset: then nothing of the old one counts. Without an offset, one that
+    is there stays: the request was repeated.
+    """
     known = states.find(key)
     _check_key(key)
     if known is not None and state_epoch != NO_EPOCH and known.state_epoch > state_epoch:
         raise FencedStateEpoch(f"the state of {key} is in epoch {known.state_epoch}, not {state_epoch}")
+    if known is not None and start_offset == NO_OFFSET:
+        return Decision([], known)
     epoch = 0 if known is None else known.snapshot_epoch + 1
     # Of a state that is made anew the leader may go on: it is told to load it again by the state epoch.
     leader_epoch = NO_EPOCH if known is None else known.leader_epoch
