@@ -31,6 +31,10 @@ _MEANINGS: Final = {  # of giving up records of an internal topic
         "giving up records of __transaction_state undoes steps of transactions: one may stay open until it is "
         "aborted with barnabas txn abort"
     ),
+    "__share_group_state": (
+        "giving up records of __share_group_state undoes acknowledgements of share groups: records that they have "
+        "processed are delivered to them again"
+    ),
 }
 
 

@@ -17,7 +17,7 @@ from barnabas.services.access import Access
 from barnabas.services.acl_authorizer import AclAuthorizer
 from barnabas.services.acls import Acls
 from barnabas.services.audit import Audit, Audited
-from barnabas.services.broker import Broker, ReplicaParts
+from barnabas.services.broker import Broker, ReplicaParts, ShareParts
 from barnabas.services.controller import Controller, Formation
 from barnabas.services.controller_partitions import PartitionRules
 from barnabas.services.fetch import Fetch
@@ -25,6 +25,7 @@ from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.group_coordinators import GroupConfig, GroupCoordinators
 from barnabas.services.groups import GroupService
 from barnabas.services.in_sync import InSync
+from barnabas.services.led_shares import LedShares
 from barnabas.services.markers import Markers
 from barnabas.services.membership import Membership, MembershipConfig
 from barnabas.services.produce import Produce
@@ -34,6 +35,9 @@ from barnabas.services.quotas import QuotaConfig, Quotas
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.live_config import LiveConfig
+from barnabas.services.share_fetch import ShareFetch
+from barnabas.services.share_groups import ShareGroups
+from barnabas.services.share_states import LocalShareStates, ShareStateRouter
 from barnabas.services.topics import Topics
 from barnabas.services.transaction_config import TransactionConfig
 from barnabas.services.transactions import TransactionService
@@ -50,7 +54,7 @@ def build_broker(
     served = ServedTopics(metadata.image, logs, ports.threads.background, live.topic_config, node_id=config.node_id)
     topics = Topics(live, metadata, served, ports.dice)
     coordinators = GroupCoordinators(
-        GroupConfig.of(config.groups, max_groups=config.limits.max_groups),
+        GroupConfig.of(config.groups, config.shares, max_groups=config.limits.max_groups),
         metadata=metadata,
         served=served,
         topics=topics,
@@ -88,9 +92,15 @@ def build_broker(
     metadata.subscribe(served.apply)
     metadata.subscribe(coordinators.apply)
     metadata.subscribe(transactions.apply)
-    live.subscribe(lambda now: coordinators.configure(GroupConfig.of(now.groups, max_groups=now.limits.max_groups)))
+    live.subscribe(
+        lambda now: coordinators.configure(GroupConfig.of(now.groups, now.shares, max_groups=now.limits.max_groups))
+    )
     quotas = Quotas(metadata, QuotaConfig.of(config.quotas), access=access)
     metadata.subscribe(quotas.apply)
+    fetch = Fetch(ports.threads.reads)
+    shares = _shares(
+        config, ports, metadata, logs, served=served, topics=topics, groups=coordinators, others=others, fetch=fetch
+    )
     return Broker(
         config=config,
         live=live,
@@ -102,12 +112,13 @@ def build_broker(
         served=served,
         topics=topics,
         produce=produce,
-        fetch=Fetch(ports.threads.reads),
+        fetch=fetch,
         fetch_sessions=FetchSessions(ports.dice, max_sessions=config.max_incremental_fetch_session_cache_slots),
         producer_ids=producer_ids,
         groups=groups,
         markers=markers,
         transactions=transactions,
+        shares=shares,
         controller=controller,
         membership=membership,
         access=access,
@@ -136,6 +147,39 @@ def _access(config: BrokerConfig, metadata: MetadataLog, live: LiveConfig) -> tu
 
     live.subscribe(follow)
     return access, Acls(metadata, max_count=settings.authorizer_max_acls)
+
+
+def _shares(
+    config: BrokerConfig,
+    ports: Ports,
+    metadata: MetadataLog,
+    logs: Logs,
+    *,
+    served: ServedTopics,
+    topics: Topics,
+    groups: GroupCoordinators,
+    others: OtherBrokers,
+    fetch: Fetch,
+) -> ShareParts:
+    local = LocalShareStates(
+        config.shares, served=served, topics=topics, logs=logs, offload=ports.threads.reads, clock=ports.clock
+    )
+    states = ShareStateRouter(local, others)
+    led = LedShares(
+        served=served,
+        states=states,
+        config_of=groups.share_config_of,
+        offload=ports.threads.reads,
+        clock=ports.clock,
+    )
+    metadata.subscribe(local.apply)
+    metadata.subscribe(led.apply)
+    return ShareParts(
+        ShareGroups(groups, states, served=served),
+        local,
+        led,
+        ShareFetch(fetch, led, max_sessions=config.shares.group_share_max_share_sessions),
+    )
 
 
 def _replicas(

@@ -209,11 +209,13 @@ class Node:
             return []
         broker.groups.start(tasks)
         broker.transactions.start(tasks)
+        broker.shares.start(tasks)
         return [
             *self._begin_to_replicate(broker, tasks),
             tasks.create_task(broker.produce.record_checks.run()),
             tasks.create_task(broker.groups.run_expiry()),
             tasks.create_task(broker.transactions.run_expiry()),
+            tasks.create_task(broker.shares.states.run_pruning()),
         ]
 
     def _begin_to_replicate(self, broker: Broker, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
@@ -281,8 +283,7 @@ class Node:
     async def _close_doors(self, broker: Broker, connections: Connections) -> None:
         """Let nobody in any more."""
         await self.edges.close()  # while groups can still be left
-        broker.groups.close()  # first: members whose joins wait are told, and hold up nothing
-        broker.transactions.close()
+        _close_coordinators(broker)  # first: members whose joins wait are told, and hold up nothing
         await self.http.close()
         await connections.close(grace_s=CLOSE_GRACE_S)
 
@@ -395,6 +396,12 @@ class Node:
         settle_leftovers(broker.served, data_dir)
 
 
+def _close_coordinators(broker: Broker) -> None:
+    broker.groups.close()
+    broker.transactions.close()
+    broker.shares.close()
+
+
 def _end_work(broker: Broker, work: Sequence[asyncio.Task[None]]) -> None:
     """End what is done beside the requests of clients, but for maintenance."""
     for task in work:
@@ -414,6 +421,9 @@ def _report(broker: Broker, *parts: Reporter) -> None:
         broker.fetch_sessions,
         broker.groups,
         broker.transactions,
+        broker.shares.states,
+        broker.shares.led,
+        broker.shares.fetch.sessions,
         broker.produce.record_checks,
         broker.quotas,
     )

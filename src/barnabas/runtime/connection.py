@@ -149,6 +149,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer: tuple[str, int] = ("", 0)
         self.local: tuple[str, int] = ("", 0)
         self.ip = ""
+        self.on_lost: Callable[[], None] | None = None  # called when the client is gone
 
     # What asyncio calls
 
@@ -209,6 +210,8 @@ class Connection(asyncio.BufferedProtocol):
         self._out.end()
         self._own = None
         self._all.receiving.give_back(self)
+        if self.on_lost is not None:
+            self.on_lost()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         if self._own is None:

@@ -28,6 +28,7 @@ from barnabas.core.groups.groups import Groups
 from barnabas.core.groups.offsets import delete_topic
 from barnabas.core.groups.records import GroupEntry, GroupTombstone
 from barnabas.core.groups.routing import GroupView
+from barnabas.core.groups.share.messages import ShareConfig, ShareHeartbeat, ShareHeartbeatReply
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.coordinator import Coordinator
 from barnabas.runtime.offload import Offload
@@ -46,13 +47,15 @@ class GroupCoordinator(Coordinator[GroupEntry]):
         soft: ClassicSoft,
         topics: Topics,
         config_of: Callable[[str], ConsumerConfig],
+        share_config_of: Callable[[str], ShareConfig] = lambda _: ShareConfig(),
         offload: Offload,
         clock: Clock,
     ) -> None:
         super().__init__(partition, offload=offload, clock=clock)
         self.groups = Groups()
         self.soft = soft
-        self._view = GroupView(self.groups, soft, topics, config_of)
+        self._view = GroupView(self.groups, soft, topics, config_of, share_config_of)
+        self.topics = topics
 
     # What members ask
 
@@ -86,6 +89,11 @@ class GroupCoordinator(Coordinator[GroupEntry]):
                 self._view, request, token=token, now_ms=now_ms, new_member_id=new_member_id
             )
         )
+
+    async def share_heartbeat(self, request: ShareHeartbeat) -> ShareHeartbeatReply:
+        """ShareGroupHeartbeat."""
+        now_ms = self._clock.now_ms()
+        return await self.ask(lambda token: routing.share_heartbeat(self._view, request, token=token, now_ms=now_ms))
 
     # Time, topics and failures
 

@@ -1,5 +1,6 @@
 """Everything an edge may use of a node: its state and its verbs, built by `node`."""
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.groups import GroupService
 from barnabas.services.in_sync import InSync
+from barnabas.services.led_shares import LedShares
 from barnabas.services.markers import Markers
 from barnabas.services.membership import Membership
 from barnabas.services.produce import Produce
@@ -34,6 +36,9 @@ from barnabas.services.quotas import Quotas
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.live_config import LiveConfig
+from barnabas.services.share_fetch import ShareFetch
+from barnabas.services.share_groups import ShareGroups
+from barnabas.services.share_states import LocalShareStates
 from barnabas.services.topics import Topics
 from barnabas.services.transactions import TransactionService
 from barnabas.services.watching import Watching
@@ -47,6 +52,25 @@ class ReplicaParts(NamedTuple):
     cut_off: CutOffWatch
     watching: Watching
     repairing: Repairing
+
+
+class ShareParts(NamedTuple):
+    """What a node does for share groups: coordinates them, keeps states, and delivers what it leads."""
+
+    groups: ShareGroups
+    states: LocalShareStates
+    led: LedShares
+    fetch: ShareFetch
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Load the existing states, in tasks of this task group."""
+        self.states.start(tasks)
+        self.led.start(tasks)
+
+    def close(self) -> None:
+        """Deliver nothing more, and stop coordinating."""
+        self.led.close()
+        self.states.close()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,6 +93,7 @@ class Broker:
     groups: GroupService
     markers: Markers
     transactions: TransactionService
+    shares: ShareParts
     controller: Controller | None = None
     membership: Membership | None = None
     access: Access = field(default_factory=Access)

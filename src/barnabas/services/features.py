@@ -23,6 +23,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "group.version": (0, 1),
     KRAFT_VERSION: (0, 1),
     METADATA_VERSION: (FIRST_LEVEL, LATEST_LEVEL),
+    "share.version": (0, 1),
     "transaction.version": (0, 2),
 }
 """The levels of each feature.

@@ -10,6 +10,7 @@ from barnabas.core.groups.classic.messages import ClassicConfig
 from barnabas.core.groups.classic.state import ClassicSoft
 from barnabas.core.groups.consumer.messages import ConsumerConfig
 from barnabas.core.groups.offsets import OffsetsConfig
+from barnabas.core.groups.share.messages import ShareConfig
 from barnabas.core.metadata.names import OFFSETS_TOPIC
 from barnabas.core.metadata.records import (
     GROUP_RESOURCE,
@@ -29,11 +30,13 @@ from barnabas.runtime.turns import finish, is_over
 from barnabas.services.coordinators import PartitionCoordinators
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings.catalogue.group_settings import Bounds, GroupSettings
+from barnabas.services.settings.catalogue.share_settings import ShareSettings
 from barnabas.services.settings.internal_topics import MAX_DECISION_BYTES
-from barnabas.services.settings.resolution import resolve_group
+from barnabas.services.settings.resolution import resolve_group, resolve_share_group
 from barnabas.services.topic_infos import TopicInfos
 from barnabas.services.topics import Topics
 
+DEFAULT_SHARES: Final = ShareSettings()
 CHANGES_PER_STEP: Final = 100
 """Offsets that are deleted, and groups that are updated, in one turn of the loop."""
 
@@ -49,10 +52,13 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     topic_segment_bytes: int  # offsets.topic.segment.bytes
     retention_check_interval_ms: int  # offsets.retention.check.interval.ms
     bounds: Bounds  # of what a group sets itself
+    shares: ShareSettings
     max_groups: int = 2**31 - 1  # max.groups
 
     @classmethod
-    def of(cls, settings: GroupSettings, *, max_groups: int = 2**31 - 1) -> Self:
+    def of(
+        cls, settings: GroupSettings, shares: ShareSettings = DEFAULT_SHARES, *, max_groups: int = 2**31 - 1
+    ) -> Self:
         """The values of the broker's settings."""
         policy = settings.group_consumer_migration_policy
         return cls(
@@ -81,6 +87,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
             topic_segment_bytes=settings.offsets_topic_segment_bytes,
             retention_check_interval_ms=settings.offsets_retention_check_interval_ms,
             bounds=settings.bounds(),
+            shares=shares,
             max_groups=max_groups,
         )
 
@@ -89,6 +96,10 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
         if not overrides:
             return self.consumer
         return msgspec.structs.replace(self.consumer, **resolve_group(overrides, self.bounds))
+
+    def share_of(self, overrides: Mapping[str, str]) -> ShareConfig:
+        """The settings of a share group with these overrides."""
+        return resolve_share_group(overrides, self.shares)
 
     def new_topic(self) -> NewTopic:
         """The topic that stores groups."""
@@ -136,12 +147,17 @@ class GroupCoordinators(PartitionCoordinators[GroupCoordinator]):
             soft=ClassicSoft(self._classic),
             topics=self._infos,
             config_of=self._consumer_config_of,
+            share_config_of=self.share_config_of,
             offload=self._offload,
             clock=self._clock,
         )
 
     def _consumer_config_of(self, group: str) -> ConsumerConfig:
         return self.config.consumer_of(self._metadata.image.config_of(GROUP_RESOURCE, group))
+
+    def share_config_of(self, group: str) -> ShareConfig:
+        """The settings of a share group, as of now."""
+        return self.config.share_of(self._metadata.image.config_of(GROUP_RESOURCE, group))
 
     def end_transaction(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
         """The marker of a transaction was appended to a partition of the topic of groups."""
@@ -183,7 +199,7 @@ class GroupCoordinators(PartitionCoordinators[GroupCoordinator]):
                         break
                     yield
                     left = CHANGES_PER_STEP
-            for group in list(coordinator.groups.consumer):
+            for group in [*coordinator.groups.consumer, *coordinator.groups.share]:
                 if left <= 0:
                     yield
                     left = CHANGES_PER_STEP
@@ -194,5 +210,5 @@ class GroupCoordinators(PartitionCoordinators[GroupCoordinator]):
 
 def _tell_of_topics(loaded: GroupCoordinator) -> None:
     """Topics may have changed since the log was written, and a node's rack while the node was down."""
-    for group in list(loaded.groups.consumer):
+    for group in [*loaded.groups.consumer, *loaded.groups.share]:
         loaded.tell_of_topics(group)

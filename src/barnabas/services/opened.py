@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from barnabas.core.metadata.names import METADATA_PARTITION, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from barnabas.core.metadata.names import METADATA_PARTITION, OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.core.model import TopicPartition
 from barnabas.runtime.log_lines import get_logger
 from barnabas.services.served import ServedTopics
@@ -13,7 +13,7 @@ from barnabas.storage.recovery_report import RecoveryReport
 log = get_logger("barnabas.node", is_limited=False)
 
 NAMES_SHOWN: Final = 20
-COORDINATED: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+COORDINATED: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC)
 
 
 def tell_recovery(data_dir: DataDir, reports: Iterable[RecoveryReport]) -> None:

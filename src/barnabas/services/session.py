@@ -44,6 +44,7 @@ class Session:
         "listener",
         "local",
         "mute",
+        "on_close",
         "peer",
         "principal",
         "request",
@@ -64,8 +65,15 @@ class Session:
         self.client_id: str | None = None
         self.request = ""  # what it asks for now, for the audit log: the name of the API
         self.software = _UNNAMED
+        self.on_close: dict[object, Callable[[], None]] = {}  # called when the connection is gone, by whose they are
         self.throttle_ms = 0  # how long its quota asks it to wait, which the next answer tells it; 0 without quotas
         self.mute: Callable[[float], None] = _nobody  # takes nothing more from it for so many seconds
+
+    def close(self) -> None:
+        """The connection is gone."""
+        callbacks, self.on_close = self.on_close, {}
+        for callback in callbacks.values():
+            callback()
 
     @property
     def client_host(self) -> str:

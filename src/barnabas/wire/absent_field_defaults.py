@@ -180,7 +180,17 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "list_config_resources.ListConfigResourcesRequest": {
         "resource_types": (),
     },
+    "share_fetch.ShareFetchRequest": {
+        "share_acquire_mode": 0,
+        "is_renew_ack": False,
+    },
+    "share_acknowledge.ShareAcknowledgeRequest": {
+        "is_renew_ack": False,
+    },
     "add_raft_voter.AddRaftVoterRequest": {
         "ack_when_committed": True,
+    },
+    "write_share_group_state.PartitionData": {
+        "delivery_complete_count": -1,
     },
 }

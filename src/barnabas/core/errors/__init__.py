@@ -128,6 +128,13 @@ from barnabas.core.errors.requests import (
     UnsupportedSaslMechanism,
     UnsupportedVersion,
 )
+from barnabas.core.errors.shares import (
+    FencedStateEpoch,
+    InvalidRecordState,
+    InvalidShareSessionEpoch,
+    ShareSessionLimitReached,
+    ShareSessionNotFound,
+)
 
 __all__ = [
     "AddressNotAvailable",
@@ -152,6 +159,7 @@ __all__ = [
     "FencedInstanceId",
     "FencedLeaderEpoch",
     "FencedMemberEpoch",
+    "FencedStateEpoch",
     "FetchSessionIdNotFound",
     "FetchSessionTopicIdError",
     "ForwardingRefused",
@@ -173,12 +181,14 @@ __all__ = [
     "InvalidProducerEpoch",
     "InvalidProducerIdMapping",
     "InvalidRecord",
+    "InvalidRecordState",
     "InvalidRegularExpression",
     "InvalidReplicaAssignment",
     "InvalidReplicationFactor",
     "InvalidRequest",
     "InvalidRequiredAcks",
     "InvalidSessionTimeout",
+    "InvalidShareSessionEpoch",
     "InvalidTimestamp",
     "InvalidTopic",
     "InvalidTransactionRecord",
@@ -219,6 +229,8 @@ __all__ = [
     "ResourceNotFound",
     "SaslAuthenticationFailed",
     "SecurityDisabled",
+    "ShareSessionLimitReached",
+    "ShareSessionNotFound",
     "SnapshotNotFound",
     "StaleBrokerEpoch",
     "StaleMemberEpoch",

@@ -32,8 +32,15 @@ from barnabas.core.groups.records import (
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
+    ShareCurrentMemberRecord,
+    ShareGroupRecord,
+    ShareMemberRecord,
+    ShareStatesRecord,
+    ShareTargetEpochRecord,
+    ShareTargetMemberRecord,
     key_of,
 )
+from barnabas.core.groups.share.encoding import SHARE_VALUES
 from barnabas.core.log_fields import (
     INT16,
     INT32,
@@ -62,11 +69,18 @@ TYPES: Final[dict[type[GroupRecord], int]] = {
     ConsumerTargetEpochRecord: 6,
     ConsumerTargetMemberRecord: 7,
     ConsumerCurrentMemberRecord: 8,
+    ShareMemberRecord: 10,
+    ShareGroupRecord: 11,
+    ShareTargetEpochRecord: 12,
+    ShareTargetMemberRecord: 13,
+    ShareCurrentMemberRecord: 14,
+    ShareStatesRecord: 15,
     ConsumerRegexRecord: 16,
 }
 _BY_TYPE: Final = {number: of for of, number in TYPES.items()}
 _OFFSET_PREFIX: Final = INT16.pack(TYPES[OffsetRecord])
 _KEY_CACHE: Final = 8192
+_MODERN_VALUES: Final = {**CONSUMER_VALUES, **SHARE_VALUES}  # of groups whose coordinator assigns
 
 OFFSET_VERSION: Final = 4
 GROUP_VERSION: Final = 3
@@ -131,7 +145,7 @@ def encode_value(entry: GroupEntry) -> bytes | None:
         return None
     if isinstance(entry, ClassicGroupRecord):
         return _encode_classic(entry)
-    return CONSUMER_VALUES[type(entry)].encode(entry)
+    return _MODERN_VALUES[type(entry)].encode(entry)
 
 
 def decode(key: bytes, value: bytes | None) -> GroupEntry:
@@ -281,8 +295,8 @@ def _read_version(reader: FieldReader, last: int) -> int:
     return version
 
 
-def _read_consumer(of: type[GroupRecord]) -> Callable[[Key, FieldReader], GroupRecord]:
-    read: Callable[..., GroupRecord] = CONSUMER_VALUES[of].read
+def _read_modern(of: type[GroupRecord]) -> Callable[[Key, FieldReader], GroupRecord]:
+    read: Callable[..., GroupRecord] = _MODERN_VALUES[of].read
 
     def read_versioned(key: Key, reader: FieldReader) -> GroupRecord:
         _read_version(reader, 0)
@@ -295,5 +309,5 @@ def _read_consumer(of: type[GroupRecord]) -> Callable[[Key, FieldReader], GroupR
 
 _READERS: Final[dict[type[GroupRecord], Callable[[Any, FieldReader], GroupRecord]]] = {
     ClassicGroupRecord: _read_classic,
-    **{of: _read_consumer(of) for of in CONSUMER_VALUES},
+    **{of: _read_modern(of) for of in _MODERN_VALUES},
 }

@@ -4,10 +4,10 @@ Owns that state; only `apply` changes it, one entry at a time, live and in a rep
 may come without those it followed: each is applied on its own, and a tombstone of an unknown key changes nothing. The
 same entries yield equal groups on every node.
 
-A group has one type, by its records: a record of a classic group, records of a consumer group (KIP-848), or only
-offsets, which is a simple group. A simple group exists from its first commit, also in a transaction, until it is
-deleted or expires: it may have lost its offsets meanwhile, for example with their topics. A compacted log has nothing
-of that, so after a restart such a group may be gone, as in Kafka.
+A group has one type, by its records: a record of a classic group, records of a consumer group (KIP-848) or of a share
+group (KIP-932), or only offsets, which is a simple group. A simple group exists from its first commit, also in a
+transaction, until it is deleted or expires: it may have lost its offsets meanwhile, for example with their topics. A
+compacted log has nothing of that, so after a restart such a group may be gone, as in Kafka.
 
 Offsets that were committed in a transaction are pending until it ends. Of all commits for a partition the last one
 counts, by its place in the log and not by when its transaction ended: compaction keeps the last, too.
@@ -20,7 +20,14 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.core.groups.consumer.state import ConsumerEntry, ConsumerGroup, group_tombstones
-from barnabas.core.groups.records import ClassicGroupRecord, GroupEntry, GroupRecord, GroupTombstone, OffsetRecord
+from barnabas.core.groups.records import (
+    ClassicGroupRecord,
+    GroupEntry,
+    GroupRecord,
+    GroupTombstone,
+    OffsetRecord,
+)
+from barnabas.core.groups.share.state import SHARE_RECORDS, ShareEntry, ShareGroup, share_group_tombstones
 
 
 class GroupType(Enum):
@@ -28,6 +35,7 @@ class GroupType(Enum):
 
     CLASSIC = "Classic"  # simple groups too
     CONSUMER = "Consumer"
+    SHARE = "Share"
 
 
 # By topic and partition.
@@ -53,6 +61,7 @@ class Groups:
 
     classic: dict[str, ClassicGroupRecord] = field(default_factory=dict)
     consumer: dict[str, ConsumerGroup] = field(default_factory=dict)
+    share: dict[str, ShareGroup] = field(default_factory=dict)
     offsets: dict[str, dict[str, dict[int, OffsetRecord]]] = field(default_factory=dict)
     pending: dict[int, dict[OffsetKey, PendingOffset]] = field(default_factory=dict)  # by the transaction's producer id
     # Groups of offsets alone, with or without any now. Not part of what a compacted log says.
@@ -63,6 +72,8 @@ class Groups:
         """The type of a group; None if it does not exist."""
         if group in self.consumer:
             return GroupType.CONSUMER
+        if group in self.share:
+            return GroupType.SHARE
         is_there = group in self.classic or group in self.simple or group in self.offsets
         return GroupType.CLASSIC if is_there or self.has_pending(group) else None
 
@@ -100,18 +111,22 @@ class Groups:
             return self.find_offset(group, str(tombstone.key[1]), int(tombstone.key[2]))
         if tombstone.of is ClassicGroupRecord:
             return self.classic.get(group)
+        if tombstone.of in SHARE_RECORDS:
+            return None  # earlier versions wrote none
         consumer = self.consumer.get(group)
         return None if consumer is None else consumer.find(tombstone.of, str(tombstone.key[-1]))
 
     def names(self) -> list[str]:
         """All groups, in order."""
-        return sorted({*self.classic, *self.consumer, *self.offsets, *self.simple})
+        return sorted({*self.classic, *self.consumer, *self.share, *self.offsets, *self.simple})
 
     def tombstones_of_group(self, group: str) -> Iterator[GroupTombstone]:
         """The tombstones of a group, without its offsets."""
         if group in self.classic or group in self.simple:
             yield GroupTombstone(ClassicGroupRecord, (group,))
         yield from self.tombstones_of_consumer_group(group)
+        if group in self.share:
+            yield from share_group_tombstones(self.share[group])
 
     def tombstones_of_consumer_group(self, group: str) -> Iterator[GroupTombstone]:
         """The tombstones of a consumer group, without its offsets."""
@@ -139,6 +154,8 @@ class Groups:
         elif isinstance(entry, ClassicGroupRecord):
             self.classic[entry.group] = entry
             self.simple.discard(entry.group)
+        elif isinstance(entry, SHARE_RECORDS):
+            self._apply_share(entry)
         else:
             self._apply_consumer(entry)
 
@@ -165,7 +182,7 @@ class Groups:
             self._supersede(key, pending.number)
 
     def _note_simple(self, group: str) -> None:
-        if group not in self.classic and group not in self.consumer:
+        if group not in self.classic and group not in self.consumer and group not in self.share:
             self.simple.add(group)
 
     def _set_offset(self, record: OffsetRecord) -> None:
@@ -190,8 +207,19 @@ class Groups:
             topic, partition = str(tombstone.key[1]), int(tombstone.key[2])
             self._remove_offset(group, topic, partition)
             self._supersede((group, topic, partition), self._pending_count)
+        elif tombstone.of in SHARE_RECORDS:
+            self._apply_share(tombstone)
         else:
             self._apply_consumer(tombstone)
+
+    def _apply_share(self, entry: ShareEntry) -> None:
+        group = self.share.get(entry.group)
+        if group is None:
+            group = self.share[entry.group] = ShareGroup(entry.group)
+            self.simple.discard(entry.group)
+        group.apply(entry)
+        if group.is_gone:
+            del self.share[entry.group]
 
     def _apply_consumer(self, entry: ConsumerEntry) -> None:
         group = self.consumer.get(entry.group)
@@ -217,6 +245,8 @@ class Groups:
             yield record
         for name in sorted(self.consumer):
             yield from self.consumer[name].to_records()
+        for name in sorted(self.share):
+            yield from self.share[name].to_records()
         for _, topics in sorted(self.offsets.items()):
             for _, partitions in sorted(topics.items()):
                 for _, offset in sorted(partitions.items()):

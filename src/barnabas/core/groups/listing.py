@@ -5,6 +5,7 @@ their description is in `consumer.describe`.
 """
 
 from itertools import islice
+from typing import Final
 
 import msgspec
 
@@ -17,7 +18,10 @@ from barnabas.core.groups.decision import GroupDecision
 from barnabas.core.groups.groups import Groups, GroupType
 from barnabas.core.groups.offset_access import is_without_members
 from barnabas.core.groups.records import GroupEntry
+from barnabas.core.groups.share.describe import share_state_of
 from barnabas.core.groups.subscriptions import CONSUMER_PROTOCOL
+
+SHARE_PROTOCOL: Final = "share"
 
 
 class ListedGroup(msgspec.Struct, frozen=True):
@@ -57,6 +61,9 @@ def list_groups(groups: Groups, soft: ClassicSoft) -> list[ListedGroup]:
         if name in groups.consumer:
             state = state_of(groups.consumer[name]).value
             listed.append(ListedGroup(name, CONSUMER_PROTOCOL, state, GroupType.CONSUMER))
+        elif name in groups.share:
+            state = share_state_of(groups.share[name]).value
+            listed.append(ListedGroup(name, SHARE_PROTOCOL, state, GroupType.SHARE))
         else:
             # One of nothing but offsets is empty.
             live = find(groups, soft, name) or LiveGroup(name)

@@ -25,6 +25,8 @@ def is_without_members(groups: Groups, soft: ClassicSoft, group: str) -> bool:
     """Whether the group has no members and no joining ones."""
     if group in groups.consumer:
         return not groups.consumer[group].members
+    if group in groups.share:
+        return not groups.share[group].members
     live = soft.live.get(group)
     if live is not None:
         return live.is_idle
@@ -54,6 +56,8 @@ def check_commit(
             is_able = knows_epochs or is_transactional
             _check_consumer_commit(groups.consumer[group], generation, member_id, partitions, knows_epochs=is_able)
         return
+    if group in groups.share:
+        raise GroupIdNotFound(f"'{group}' is a share group, which has no committed offsets")
     live = find(groups, soft, group)
     if live is None and generation >= 0 and groups.type_of(group) is None:
         raise GroupIdNotFound(f"there is no group '{group}'")

@@ -155,6 +155,89 @@ class ConsumerRegexRecord(msgspec.Struct, frozen=True, array_like=True, tag=16):
     time_ms: int = -1
 
 
+class ShareMemberRecord(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
+    """A member of a share group (KIP-932), and its subscription."""
+
+    KEY_FIELDS: ClassVar[int] = 2
+
+    group: str
+    member_id: str
+    rack: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: tuple[str, ...] = ()
+
+
+class ShareGroupRecord(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
+    """A share group exists, at this epoch."""
+
+    KEY_FIELDS: ClassVar[int] = 1
+
+    group: str
+    epoch: int
+    metadata_hash: int = 0
+
+
+class ShareTargetEpochRecord(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False):
+    """The target assignment of a share group is that of this epoch."""
+
+    KEY_FIELDS: ClassVar[int] = 1
+
+    group: str
+    epoch: int
+    time_ms: int = 0
+
+
+class ShareTargetMemberRecord(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """The target assignment of a member of a share group."""
+
+    KEY_FIELDS: ClassVar[int] = 2
+
+    group: str
+    member_id: str
+    partitions: tuple[TopicPartitions, ...] = ()
+
+
+class ShareCurrentMemberRecord(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    """What a member of a share group has."""
+
+    KEY_FIELDS: ClassVar[int] = 2
+
+    group: str
+    member_id: str
+    epoch: int
+    previous_epoch: int
+    state: int = 0
+    assigned: tuple[TopicPartitions, ...] = ()
+
+
+class StateTopic(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Partitions of a topic, in order, and its name when that was written."""
+
+    topic_id: UUID
+    name: str
+    partitions: tuple[int, ...] = ()
+
+
+class ShareStatesRecord(msgspec.Struct, frozen=True, array_like=True, tag=15):
+    """The partitions whose state the share coordinators have, are to make, or are to delete."""
+
+    KEY_FIELDS: ClassVar[int] = 1
+
+    group: str
+    initializing: tuple[StateTopic, ...] = ()
+    initialized: tuple[StateTopic, ...] = ()
+    deleting: tuple[StateTopic, ...] = ()  # whole topics, without their partitions
+
+
+ShareRecord: TypeAlias = (
+    ShareMemberRecord
+    | ShareGroupRecord
+    | ShareTargetEpochRecord
+    | ShareTargetMemberRecord
+    | ShareCurrentMemberRecord
+    | ShareStatesRecord
+)
 ConsumerRecord: TypeAlias = (
     ConsumerGroupRecord
     | ConsumerMemberRecord
@@ -163,7 +246,7 @@ ConsumerRecord: TypeAlias = (
     | ConsumerCurrentMemberRecord
     | ConsumerRegexRecord
 )
-GroupRecord: TypeAlias = OffsetRecord | ClassicGroupRecord | ConsumerRecord
+GroupRecord: TypeAlias = OffsetRecord | ClassicGroupRecord | ConsumerRecord | ShareRecord
 
 
 class GroupTombstone(NamedTuple):

@@ -1,8 +1,10 @@
-"""Which state machine a request goes to: that of classic groups, or that of consumer groups (KIP-848).
+"""Which state machine a request goes to: that of classic groups, of consumer groups (KIP-848), of share groups.
 
 Owns the seam between the two. A group with consumer members is a consumer group, and serves members of the classic
 protocol too; any other is a classic group, which becomes a consumer group when a member of the new protocol joins it,
 and classic again when the last one leaves. Offsets belong to the name of a group and are not affected.
+
+A share group (KIP-932) is never converted: its name is not free for members of another protocol, and theirs not for it.
 
 Every decision is an outcome: a refusal is the answer to its token, nothing is raised.
 """
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from barnabas.core.coordination import Outcome, Reply, TimerChange, Token
-from barnabas.core.errors import BarnabasError, RebalanceInProgress
+from barnabas.core.errors import BarnabasError, GroupIdNotFound, InconsistentGroupProtocol, RebalanceInProgress
 from barnabas.core.groups.classic import decisions as classic
 from barnabas.core.groups.classic.messages import (
     HeartbeatRequest,
@@ -31,6 +33,8 @@ from barnabas.core.groups.decision import REGEX, GroupDecision, GroupOutcome, Ti
 from barnabas.core.groups.groups import Groups
 from barnabas.core.groups.migration import downgraded_to
 from barnabas.core.groups.records import GroupEntry, OffsetRecord
+from barnabas.core.groups.share import decisions as share
+from barnabas.core.groups.share.messages import ShareConfig, ShareHeartbeat, ShareHeartbeatReply
 
 T = TypeVar("T")
 
@@ -42,6 +46,7 @@ class GroupView(NamedTuple):
     soft: ClassicSoft
     topics: Topics
     config_of: Callable[[str], ConsumerConfig]
+    share_config_of: Callable[[str], ShareConfig] = lambda _: ShareConfig()
 
     def with_consumers(self, group: str) -> ConsumerGroup | None:
         """The consumer group of that name, if it has members: then requests of classic members are its own."""
@@ -56,6 +61,9 @@ def join(
     view: GroupView, request: JoinRequest, *, token: Token[JoinReply], now_ms: int, new_member_id: str
 ) -> GroupOutcome:
     """JoinGroup. `new_member_id` is for a member without an id."""
+    if request.group in view.groups.share:
+        taken = InconsistentGroupProtocol(f"'{request.group}' is a share group")
+        return Outcome(replies=[Reply(token, taken)])
     group = view.with_consumers(request.group)
     if group is None:
         return classic.join(view.groups, view.soft, request, token=token, now_ms=now_ms, new_member_id=new_member_id)
@@ -128,6 +136,8 @@ def consumer_heartbeat(
     new_member_id: str,
 ) -> GroupOutcome:
     """ConsumerGroupHeartbeat; converts a classic group if necessary. `new_member_id` is for a member without an id."""
+    if request.group in view.groups.share:
+        return Outcome(replies=[Reply(token, GroupIdNotFound(f"Group {request.group} is not a consumer group."))])
     group = view.groups.consumer.get(request.group)
     live = classic.find(view.groups, view.soft, request.group) if group is None else None
     return _answer(
@@ -146,11 +156,37 @@ def consumer_heartbeat(
     )
 
 
+# What members of share groups ask.
+
+
+def share_heartbeat(
+    view: GroupView, request: ShareHeartbeat, *, token: Token[ShareHeartbeatReply], now_ms: int
+) -> GroupOutcome:
+    """ShareGroupHeartbeat."""
+    group = view.groups.share.get(request.group)
+    is_taken = group is None and (view.groups.type_of(request.group) is not None or request.group in view.soft.live)
+    try:
+        decision = share.decide_heartbeat(
+            group,
+            request,
+            is_taken=is_taken,
+            now_ms=now_ms,
+            topics=view.topics,
+            config=view.share_config_of(request.group),
+        )
+    except BarnabasError as refusal:
+        return Outcome(replies=[Reply(token, refusal)])
+    return Outcome(decision.records, [Reply(token, decision.reply)], decision.timers)
+
+
 # Time, topics and failures.
 
 
 def on_timer(view: GroupView, key: TimerKey, *, now_ms: int) -> GroupOutcome:
     """A timer of a group has fired."""
+    if key.group in view.groups.share:
+        ended = share.on_timer(view.groups.share[key.group], key, topics=view.topics, now_ms=now_ms)
+        return Outcome(ended.records, (), ended.timers)
     group = view.groups.consumer.get(key.group)
     if group is not None:
         config = view.config_of(key.group)
@@ -166,6 +202,9 @@ def on_topics_change(view: GroupView, name: str, *, now_ms: int) -> GroupOutcome
 
     Members of other groups notice it themselves.
     """
+    if name in view.groups.share:
+        changed = share.on_topics_change(view.groups.share[name], topics=view.topics, now_ms=now_ms)
+        return Outcome(changed.records, (), changed.timers)
     group = view.groups.consumer.get(name)
     if group is None:
         return Outcome()
@@ -179,6 +218,8 @@ def timers_after_load(view: GroupView) -> list[TimerChange]:
     timers: list[TimerChange] = [*classic.timers_after_load(view.groups)]
     for name, group in view.groups.consumer.items():
         timers += consumer.timers_after_load(group, view.config_of(name))
+    for name, shared in view.groups.share.items():
+        timers += share.timers_after_load(shared, view.share_config_of(name))
     return timers
 
 

@@ -10,7 +10,8 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
-INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+SHARE_STATE_TOPIC: Final = "__share_group_state"
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 MAX_NAME_LENGTH: Final = 249
 MAX_PARTITION_NAME_LENGTH: Final = 255  # of "topic-number": a file system has no longer names
 

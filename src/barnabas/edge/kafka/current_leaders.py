@@ -35,12 +35,13 @@ class CurrentLeaders:
         for topic, answers in topics:
             for index, answer in enumerate(answers):
                 if answer.error_code in codes:
-                    leader = self._find(topic, answer.partition)
+                    leader = self.find(topic, answer.partition)
                     answers[index] = answer._replace(current_leader=leader)
-                    self._locate(leader[0], listener, endpoints)
+                    self.locate(leader[0], listener, endpoints)
         return list(endpoints.values())
 
-    def _find(self, topic: str | UUID | None, partition: int) -> tuple[int, int]:
+    def find(self, topic: str | UUID | None, partition: int) -> tuple[int, int]:
+        """The leader of a partition and its epoch."""
         image = self._broker.image
         found = image.topics_by_id.get(topic) if isinstance(topic, UUID) else image.topics.get(topic or "")
         state = None if found is None else found.partitions.get(partition)
@@ -48,7 +49,8 @@ class CurrentLeaders:
             return _UNKNOWN  # of a leader that is cut off nobody here knows who has taken its place
         return state.leader, state.leader_epoch
 
-    def _locate(self, leader_id: int, listener: str, endpoints: dict[int, NodeEndpoint]) -> None:
+    def locate(self, leader_id: int, listener: str, endpoints: dict[int, NodeEndpoint]) -> None:
+        """Add where a leader is, for clients of a listener."""
         node = self._broker.image.nodes.get(leader_id)
         if node is not None and not node.is_fenced and leader_id not in endpoints:
             endpoint = node.endpoint(listener)

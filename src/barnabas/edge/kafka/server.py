@@ -103,6 +103,7 @@ class KafkaClient:
         self._connection = connection
         self.session = session
         session.mute = self._mute
+        connection.on_lost = session.close
         self._served = served_on(listeners_of(self.session))
 
     def count(self, api: Api, size: int) -> None:

@@ -13,6 +13,7 @@ from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.services.settings.broker_config import BROKER_SETTINGS, BrokerConfig
 from barnabas.services.settings.catalogue.group_settings import GROUP_SETTINGS, GroupSettings
 from barnabas.services.settings.catalogue.setting import InvalidSetting, Setting, SettingType, unknown_setting
+from barnabas.services.settings.catalogue.share_settings import ShareSettings
 from barnabas.services.settings.catalogue.topic_defaults import TOPIC_DEFAULT_SETTINGS, topic_defaults_of
 from barnabas.services.settings.catalogue.topic_settings import TOPIC_SETTINGS
 from barnabas.services.settings.resolution import check_group, check_topic_settings
@@ -80,22 +81,22 @@ def replace_topic(
 
 
 def alter_group(
-    current: Mapping[str, str], changes: Iterable[SettingChange], broker: GroupSettings
+    current: Mapping[str, str], changes: Iterable[SettingChange], broker: GroupSettings, shares: ShareSettings
 ) -> dict[str, str | None]:
     """The changes to a group's overrides; refused if the result is invalid."""
     changed = alter_incrementally(current, changes, settings=GROUP_SETTINGS)
-    check_group(overlaid(current, changed), broker)
+    check_group(overlaid(current, changed), broker, shares)
     return changed
 
 
 def replace_group(
-    current: Mapping[str, str], wanted: Mapping[str, str | None], broker: GroupSettings
+    current: Mapping[str, str], wanted: Mapping[str, str | None], broker: GroupSettings, shares: ShareSettings
 ) -> dict[str, str | None]:
     """The changes to a group's overrides that replace all of them (AlterConfigs)."""
     nulls = sorted(name for name, text in wanted.items() if text is None)
     if nulls:
         raise InvalidRequest(f"settings cannot be null: {', '.join(nulls)}; omit them to use the broker's default")
-    check_group({name: text for name, text in wanted.items() if text is not None}, broker)
+    check_group({name: text for name, text in wanted.items() if text is not None}, broker, shares)
     return {**dict.fromkeys(current), **wanted}
 
 

@@ -34,6 +34,7 @@ from barnabas.services.settings.catalogue.setting import (
     unknown_setting,
     value_text,
 )
+from barnabas.services.settings.catalogue.share_settings import ShareSettings
 from barnabas.services.settings.catalogue.topic_defaults import topic_defaults_of
 from barnabas.services.settings.catalogue.topic_settings import TOPIC_SETTINGS
 from barnabas.services.settings.catalogue.transaction_settings import TransactionSettings
@@ -314,6 +315,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     quotas: QuotaSettings = QuotaSettings()
     replicas: ReplicaSettings = ReplicaSettings()
     security: SecuritySettings = SecuritySettings()
+    shares: ShareSettings = ShareSettings()
     transactions: TransactionSettings = TransactionSettings()
     unused: UnusedSettings = UnusedSettings()
 
@@ -436,6 +438,7 @@ _PARTS: Final[Mapping[str, Mapping[str, Setting]]] = {
     "quotas": settings_of(QuotaSettings),
     "replicas": settings_of(ReplicaSettings),
     "security": settings_of(SecuritySettings),
+    "shares": settings_of(ShareSettings),
     "transactions": settings_of(TransactionSettings),
     "unused": settings_of(UnusedSettings),
 }

@@ -90,8 +90,8 @@ def describe_group(
     dynamic: Mapping[str, str] = _NOTHING,
     dynamic_default: Mapping[str, str] = _NOTHING,
 ) -> list[DescribedSetting]:
-    """All settings of a consumer group, with their effective values."""
-    in_use = resolve_group(overrides, broker.groups.bounds())
+    """All settings of a group, with their effective values."""
+    in_use = resolve_group(overrides, {**broker.groups.bounds(), **broker.shares.bounds()})
     altered = {**dynamic_default, **dynamic}
     described = []
     for name, setting in GROUP_SETTINGS.items():

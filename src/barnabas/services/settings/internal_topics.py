@@ -1,4 +1,4 @@
-"""What clients may not do to the topics that store groups and transactions.
+"""What clients may not do to the topics that store groups, transactions and the state of share groups.
 
 Deleting such a topic would lose every group with its committed offsets, or every transactional id. Adding partitions
 would do the same, since the hash of a name then leads to another partition; so would retention by age, which deletes
@@ -13,12 +13,14 @@ from typing import Final
 import msgspec
 
 from barnabas.core.errors import PolicyViolation
-from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, is_internal
+from barnabas.core.metadata.names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC, is_internal
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.topic_config import TopicConfig
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 COMPACT: Final = "compact"
+DELETE: Final = "delete"
+RETENTION: Final = ("retention.ms", "retention.bytes")
 INTERNAL_REPLICAS: Final = 3
 """The replicas of an internal topic whose setting is not given, if the cluster has as many nodes when it is created."""
 # One decision is one batch: all of a group's members, or all offsets of one commit.
@@ -35,13 +37,23 @@ def check_may_alter(name: str, config: BrokerConfig, *, doing: str) -> None:
 
 
 def check_settings(name: str, settings: Mapping[str, str | None], config: BrokerConfig) -> None:
-    """Refuse settings of an internal topic that would delete its old records; None is unset."""
-    if CLEANUP_POLICY in settings and (settings[CLEANUP_POLICY] or "").strip() != COMPACT:
-        check_may_alter(name, config, doing=f"a {CLEANUP_POLICY} other than {COMPACT}")
+    """Refuse settings of an internal topic that would delete records that are needed; None is unset.
+
+    The state of share groups is not compacted: its coordinator writes it anew, and deletes what is before that.
+    """
+    policy = DELETE if name == SHARE_STATE_TOPIC else COMPACT
+    if CLEANUP_POLICY in settings and (settings[CLEANUP_POLICY] or "").strip() != policy:
+        check_may_alter(name, config, doing=f"a {CLEANUP_POLICY} other than {policy}")
+    if name == SHARE_STATE_TOPIC:
+        for retention in RETENTION:
+            if retention in settings and (settings[retention] or "").strip() != "-1":
+                check_may_alter(name, config, doing=f"a {retention} other than -1")
 
 
 def with_internal_defaults(name: str, settings: Mapping[str, str | None]) -> Mapping[str, str | None]:
-    """The settings of a new topic: an internal one is compacted, whoever creates it."""
+    """The settings of a new topic: an internal one keeps what it has, whoever creates it."""
+    if name == SHARE_STATE_TOPIC:
+        return {CLEANUP_POLICY: DELETE, **dict.fromkeys(RETENTION, "-1"), **settings}
     return {CLEANUP_POLICY: COMPACT, **settings} if is_internal(name) else settings
 
 
@@ -49,6 +61,8 @@ def internal_factor(name: str, config: BrokerConfig) -> int | None:
     """The replication factor that the settings give an internal topic; None: it depends on the cluster."""
     if name == OFFSETS_TOPIC:
         return config.groups.offsets_topic_replication_factor
+    if name == SHARE_STATE_TOPIC:
+        return config.shares.share_coordinator_state_topic_replication_factor
     return config.transactions.transaction_state_log_replication_factor if name == TRANSACTIONS_TOPIC else None
 
 

@@ -9,12 +9,15 @@ from functools import lru_cache
 from typing import Any, Final
 
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.groups.share.messages import LATEST, ShareConfig
+from barnabas.core.groups.share.partition import ShareLimits
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import ALL_NODES, BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.runtime.log_lines import get_logger
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.catalogue.group_settings import GROUP_SETTINGS, Bounds, GroupSettings
 from barnabas.services.settings.catalogue.setting import InvalidSetting, Setting, unknown_setting
+from barnabas.services.settings.catalogue.share_settings import ShareSettings
 from barnabas.services.settings.catalogue.topic_settings import TOPIC_SETTINGS
 from barnabas.services.settings.internal_topics import with_room_for_own
 from barnabas.services.settings.topic_config import (
@@ -147,14 +150,41 @@ def resolve_group(overrides: Mapping[str, str], bounds: Bounds) -> dict[str, int
     }
 
 
+def resolve_share_group(overrides: Mapping[str, str], settings: ShareSettings) -> ShareConfig:
+    """The settings of a share group with these overrides, limited by the broker's bounds as of now."""
+    values = {
+        "share.heartbeat.interval.ms": settings.group_share_heartbeat_interval_ms,
+        "share.session.timeout.ms": settings.group_share_session_timeout_ms,
+        "share.delivery.count.limit": settings.group_share_delivery_count_limit,
+        "share.record.lock.duration.ms": settings.group_share_record_lock_duration_ms,
+        "share.partition.max.record.locks": settings.group_share_partition_max_record_locks,
+    }
+    for name, (least, most) in settings.bounds().items():
+        if name in overrides:
+            values[name] = min(max(int(overrides[name]), least), most)
+    return ShareConfig(
+        heartbeat_interval_ms=values["share.heartbeat.interval.ms"],
+        session_timeout_ms=values["share.session.timeout.ms"],
+        max_size=settings.group_share_max_size,
+        limits=ShareLimits(
+            lock_duration_ms=values["share.record.lock.duration.ms"],
+            delivery_limit=values["share.delivery.count.limit"],
+            max_locks=values["share.partition.max.record.locks"],
+            allows_renewal=overrides.get("share.renew.acknowledge.enable", "true").strip().lower() == "true",
+        ),
+        auto_offset_reset=overrides.get("share.auto.offset.reset", LATEST).strip(),
+        is_committed=overrides.get("share.isolation.level", "").strip() == "read_committed",
+    )
+
+
 def group_field(name: str) -> str:
     """The field of `ConsumerConfig` of a group setting."""
     return name.removeprefix("consumer.").replace(".", "_")
 
 
-def check_group(overrides: Mapping[str, str], broker: GroupSettings) -> None:
+def check_group(overrides: Mapping[str, str], broker: GroupSettings, shares: ShareSettings) -> None:
     """Refuse settings of a group that are unknown, out of bounds, or inconsistent."""
-    bounds = broker.bounds()
+    bounds = {**broker.bounds(), **shares.bounds()}
     for name, text in overrides.items():
         if name not in GROUP_SETTINGS:
             raise unknown_setting(name, GROUP_SETTINGS, what="group")
@@ -166,4 +196,10 @@ def check_group(overrides: Mapping[str, str], broker: GroupSettings) -> None:
     if session_timeout_ms <= heartbeat_interval_ms:
         raise InvalidConfig(
             f"{_SESSION} must be above {_HEARTBEAT}: {session_timeout_ms} is not above {heartbeat_interval_ms}"
+        )
+    share = resolve_share_group(overrides, shares)
+    if share.session_timeout_ms <= share.heartbeat_interval_ms:
+        raise InvalidConfig(
+            "share.session.timeout.ms must be above share.heartbeat.interval.ms: "
+            f"{share.session_timeout_ms} is not above {share.heartbeat_interval_ms}"
         )

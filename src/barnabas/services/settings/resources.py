@@ -142,7 +142,7 @@ def decide_changes(
         changed = alter_topic(current, changes, effective_config(image, config))
         check_settings(resource.name, changed, config)
     elif resource.type == GROUP_RESOURCE:
-        changed = alter_group(current, changes, config.groups)
+        changed = alter_group(current, changes, config.groups, config.shares)
     else:
         with _refusals_of_brokers():
             changed = alter_broker(current, changes)
@@ -166,7 +166,7 @@ def decide_replacement(
         changed = replace_topic(current, wanted, effective_config(image, config))
         check_settings(resource.name, changed, config)
     elif resource.type == GROUP_RESOURCE:
-        changed = replace_group(current, wanted, config.groups)
+        changed = replace_group(current, wanted, config.groups, config.shares)
     else:
         with _refusals_of_brokers():
             changed = _replace_broker(current, wanted)

@@ -40,6 +40,7 @@ async def handle(broker: Broker, request: message.DeleteGroupsRequest, asked: As
 async def _delete(broker: Broker, group: str, session: Session) -> int:
     try:
         broker.access.authorize(session, Operation.DELETE, group_of(group))
+        await broker.shares.groups.prepare_deletion(group)
         await broker.groups.delete_group(group)
     except BarnabasError as error:
         return error.kafka_code

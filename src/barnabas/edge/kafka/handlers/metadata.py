@@ -25,7 +25,13 @@ from barnabas.core.errors import (
 )
 from barnabas.core.metadata.electing import stand_in
 from barnabas.core.metadata.image import Node, Topic
-from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, check_topic_name, is_internal
+from barnabas.core.metadata.names import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+    check_topic_name,
+    is_internal,
+)
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import operations
 from barnabas.edge.kafka.handlers.alive import alive_ids, alive_nodes, node_for_changes
@@ -133,6 +139,8 @@ async def _create_missing(
                 await broker.groups.create_topic()
             elif name == TRANSACTIONS_TOPIC:
                 await broker.transactions.create_topic()
+            elif name == SHARE_STATE_TOPIC:
+                await broker.shares.states.create_topic()
             else:
                 wanted.append(name)
         except BarnabasError as error:

@@ -34,7 +34,13 @@ _READ: Final = {
 }
 """What a field of a request is, by its kind (see `wire.reading`); all others are numbers."""
 
-_WRITTEN: Final = {**_READ, "timedelta_i32": "int", "timedelta_i64": "int", "datetime_i64": "int | None"}
+_WRITTEN: Final = {
+    **_READ,
+    "timedelta_i32": "int",
+    "timedelta_i64": "int",
+    "datetime_i64": "int | None",
+    "records": "bytes",
+}
 """What a field of an answer may be (see `wire.writing`): times are milliseconds."""
 
 

@@ -61,7 +61,7 @@ class PartitionSnapshotAnswer(TypedDict, total=False):
     current_leader: LeaderIdAndEpoch
     size: int
     position: int
-    unaligned_records: int
+    unaligned_records: bytes
 
 
 class TopicSnapshotAnswer(TypedDict, total=False):

@@ -1,8 +1,8 @@
 """Settings of groups and committed offsets, under Kafka's names: the broker's, and those of a group itself.
 
 The broker's are a part of `BrokerConfig`, checked when they are made. A default is defined in the struct that groups
-use, if there is one. Differs from Kafka: groups of other kinds (share, streams) have no settings here, so theirs are
-unknown names.
+use, if there is one. Those of share groups are in `share_settings`. Differs from Kafka: streams groups have no settings
+here, so theirs are unknown names.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ from barnabas.core.groups.consumer.messages import ConsumerConfig
 from barnabas.core.groups.offsets import OffsetsConfig
 from barnabas.services.settings.catalogue.field import About
 from barnabas.services.settings.catalogue.setting import BrokerName, InvalidSetting, Setting, SettingType
+from barnabas.services.settings.catalogue.share_settings import SHARE_GROUP_SETTINGS
 
 INT, LIST, LONG, SHORT, STRING = (
     SettingType.INT,
@@ -163,6 +164,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
 GROUP_SETTINGS: Final[Mapping[str, Setting]] = {
     setting.name: setting
     for setting in (
+        *SHARE_GROUP_SETTINGS,
         Setting(
             name="consumer.assignment.interval.ms",
             kind=INT,
@@ -193,4 +195,4 @@ GROUP_SETTINGS: Final[Mapping[str, Setting]] = {
         ),
     )
 }
-"""The settings that a consumer group may override, by name. The default is the broker's setting."""
+"""The settings that a group may override, by name. The default is the broker's setting."""

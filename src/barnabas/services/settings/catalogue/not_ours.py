@@ -24,12 +24,7 @@ _IGNORED: Final = """
     group.coordinator.append.linger.ms group.coordinator.background.threads
     group.coordinator.cached.buffer.max.bytes group.coordinator.new.enable group.coordinator.rebalance.protocols
     group.coordinator.threads
-    group.share.assignors group.share.delivery.count.limit group.share.heartbeat.interval.ms
-    group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms
-    group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms group.share.max.share.sessions
-    group.share.max.size group.share.min.heartbeat.interval.ms group.share.min.record.lock.duration.ms
-    group.share.min.session.timeout.ms group.share.partition.max.record.locks group.share.record.lock.duration.ms
-    group.share.session.timeout.ms
+    group.share.assignors
     group.streams.heartbeat.interval.ms group.streams.max.size group.streams.num.standby.replicas
     group.streams.session.timeout.ms
     initial.broker.registration.timeout.ms inter.broker.protocol.version
@@ -51,8 +46,6 @@ _IGNORED: Final = """
     server.max.startup.time.ms
     share.coordinator.append.linger.ms share.coordinator.load.buffer.size
     share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
-    share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
-    share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
     share.coordinator.threads share.coordinator.write.timeout.ms
     sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
     sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
