@@ -18,7 +18,5 @@ def examples(number: int) -> int:
     return number if are_all_tried() else number // _PART
 
 
-LONG: Final = pytest.mark.skipif(
-    not are_all_tried(), reason="many runs of a simulation: make sim does them"
-)
+LONG: Final = pytest.mark.skipif(not are_all_tried(), reason="many runs of a simulation: make sim does them")
 """A test whose long form is one of many: `make test` has the others."""
