@@ -27,7 +27,7 @@ def test_the_examples_run(
         for topic in ("orders", "big-orders", "copies"):
             broker.bus.create_topic(topic, partitions=2)
         for number, value in enumerate((b"pen", b"book", b"lamp")):
-            broker.bus.send("orders", value, key=str(number)).result(10)
+            broker.bus.send("orders", value, key=str(number)).result(60)
         for example in examples:
             code = example.replace("127.0.0.1:9092", broker.bootstrap).replace("/tmp/", f"{tmp_path}/")
             exec(code, names)

@@ -28,7 +28,7 @@ API_VERSIONS: Final = 18
 # What a front can read; 60 and 75 tell of addresses in ways of their own and are not offered.
 _NEWEST: Final = {PRODUCE: 12, FETCH: 12, LIST_OFFSETS: 7, METADATA: 9, FIND_COORDINATOR: 3}
 _NOT_OFFERED: Final = (60, 75)
-_JOIN_S: Final = 10.0
+_JOIN_S: Final = 60.0
 _LENGTH: Final = struct.Struct(">i")
 
 

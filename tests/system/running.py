@@ -1,7 +1,7 @@
 """A whole node on a real port, in a thread of this process, with everything it should not do noted.
 
 `errors` has every log record of level ERROR or above and every exception that reached the event loop. `stalls` counts
-the turns of the loop that took longer than `STALL_S`.
+the turns of the loop that took more of a processor than `STALL_S`: on a busy machine any turn may take long.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import logging
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +30,7 @@ from tests.unit.wire.kio_values import encode
 
 STALL_S: Final = 0.05
 HEARTBEAT_S: Final = 0.005
-TIMEOUT_S: Final = 30.0
+TIMEOUT_S: Final = 60.0
 SENTINEL: Final = b"\x00\x12\x00\x00\x7f\xff\xff\xff\x00\x00"  # ApiVersions 0 with a correlation id of its own
 
 
@@ -87,11 +88,11 @@ class RunningNode:
         self._is_ready.set()
 
     async def _beat(self) -> None:
-        last = self.loop.time()
+        last = time.thread_time()
         while True:
             await asyncio.sleep(HEARTBEAT_S)
-            now = self.loop.time()
-            if now - last > STALL_S + HEARTBEAT_S:
+            now = time.thread_time()
+            if now - last > STALL_S:
                 self.stalls.append(now - last)
             last = now
 

@@ -119,7 +119,7 @@ def test_offsets_are_committed_from_outside_of_a_group(bus: Bus, client: Client)
 
 
 def test_a_group_with_members_is_not_moved_from_outside(bus: Bus, client: Client) -> None:
-    bus.send("t", "v").result(10)
+    bus.send("t", "v").result(60)
     with closing(bus.consume("t", group="members", offset="earliest")) as reading:
         next(reading)
         with pytest.raises(BarnabasError, match="cannot commit"):

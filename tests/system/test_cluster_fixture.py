@@ -33,7 +33,7 @@ def test_records_survive_nodes_that_come_and_go(cluster: barnabas.TestCluster) -
     bus = cluster.bus
     bus.create_topic("orders")
     values = [b"%d" % number for number in range(20)]
-    places = [bus.send("orders", value, key=value).result(20) for value in values]
+    places = [bus.send("orders", value, key=value).result(60) for value in values]
     assert len({place.partition for place in places}) > 1
 
     cluster.controller.kill()

@@ -34,7 +34,7 @@ NEEDLESS = (
 def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as broker:
         broker.bus.create_topic("orders")
-        broker.bus.send("orders", b"first").result(10)
+        broker.bus.send("orders", b"first").result(60)
         yield broker
 
 
@@ -83,7 +83,7 @@ def test_produce_that_is_interrupted_says_how_many_records_were_sent(
 def test_consume_ends_well_when_it_is_interrupted(
     broker: EmbeddedBroker, topic: str, number: signal.Signals, options: Sequence[str]
 ) -> None:
-    broker.bus.send(topic, b"one").result(10)
+    broker.bus.send(topic, b"one").result(60)
     with start(broker, "consume", topic, *(options or ["--from-beginning"])) as process:
         assert read_first(process) == b"one\n"
 

@@ -14,7 +14,7 @@ def test_a_record_goes_through_and_nothing_is_left_behind() -> None:
     threads = threading.active_count()
     with barnabas.embedded() as broker:
         bus = broker.bus
-        place = bus.send("t", "value", key="key").result(10)
+        place = bus.send("t", "value", key="key").result(60)
         assert bus.get("t", place.partition, place.offset).value == b"value"
         data_dir = Path(broker.data_dir)
         assert (data_dir / "t-0").is_dir()
@@ -32,7 +32,7 @@ def test_two_brokers_do_not_see_each_other() -> None:
 def test_a_data_directory_that_is_given_is_kept_and_found_again(tmp_path: Path) -> None:
     for expected in ([b"0"], [b"0", b"1"]):
         with barnabas.embedded(data_dir=str(tmp_path / "data")) as broker:
-            broker.bus.send("t", str(len(expected) - 1)).result(10)
+            broker.bus.send("t", str(len(expected) - 1)).result(60)
             assert [message.value for message in broker.bus.consume("t", until_end=True)] == expected
 
 
@@ -62,7 +62,7 @@ def test_a_broker_that_is_not_running_has_no_address() -> None:
 
 def test_the_fixture_is_an_empty_broker(bus: barnabas.Bus) -> None:
     assert bus.list_topics() == []
-    bus.send("t", b"v").result(10)
+    bus.send("t", b"v").result(60)
     assert next(bus.consume("t")).value == b"v"
 
 

@@ -55,16 +55,16 @@ def test_many_idle_connections_leave_the_logs_their_descriptors(tmp_path: Path) 
     limit = (resource.RLIMIT_NOFILE, 64, 192)  # it takes what it may
     with serving(tmp_path / "data", errors, limit=limit) as (process, address), Bus(address) as bus:
         bus.create_topic("t", partitions=50)
-        bus.send("t", b"v", partition=0).result(10)
+        bus.send("t", b"v", partition=0).result(60)
         host, port = address.split(":")
         with ExitStack() as idle:
             for _ in range(300):
                 idle.enter_context(socket.create_connection((host, int(port)), timeout=10))
             for partition in range(1, 50):  # none of which has a file yet
-                bus.send("t", b"v", partition=partition).result(20)
+                bus.send("t", b"v", partition=partition).result(60)
         assert [bus.get("t", partition, 0).value for partition in range(50)] == [b"v"] * 50
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     assert "max.connections is lowered from 10000 to 96" in errors.read_text()
 
 
@@ -75,7 +75,7 @@ def test_a_write_that_finds_no_room_is_taken_once_there_is_some_and_nothing_is_l
     limit = (resource.RLIMIT_FSIZE, ROOM, resource.RLIM_INFINITY)
     with serving(tmp_path / "data", errors, limit=limit) as (process, address), Bus(address) as bus:
         bus.create_topic("t")
-        bus.send("t", b"000").result(10)
+        bus.send("t", b"000").result(60)
         sent = [bus.send("t", b"%03d" % number + b"x" * 1000) for number in range(1, 200)]
         wait_until(lambda: "is full" in errors.read_text())
         assert bus.get("t", 0, 0).value == b"000"  # reads go on
@@ -83,7 +83,7 @@ def test_a_write_that_finds_no_room_is_taken_once_there_is_some_and_nothing_is_l
         offsets = [each.result(60).offset for each in sent]
         assert sorted(offsets) == list(range(1, 200))
         process.send_signal(signal.SIGKILL)
-        process.wait(30)
+        process.wait(60)
     with serving(tmp_path / "data", errors, limit=(resource.RLIMIT_CORE, 0, 0)) as (_, address), Bus(address) as bus:
         found = {(bus.get("t", 0, offset).value or b"")[:3] for offset in range(200)}
         assert found == {b"%03d" % number for number in range(200)}
@@ -120,7 +120,7 @@ def test_a_node_that_was_killed_without_a_byte_free_starts_serves_reads_and_writ
         with serving(disk / "data", errors, settings=reserve) as (_, address), Bus(address) as bus:
             bus.create_topic("t", partitions=3)
             for number in range(30):
-                bus.send("t", b"%d" % number, partition=number % 3).result(10)
+                bus.send("t", b"%d" % number, partition=number % 3).result(60)
             with bus.transaction("mover") as transaction:
                 transaction.send("t", b"30", partition=0)
         ballast = disk / "ballast"
@@ -133,7 +133,7 @@ def test_a_node_that_was_killed_without_a_byte_free_starts_serves_reads_and_writ
             ballast.unlink()
             wait_until(lambda: written(address) == ErrorCode.none)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
         assert "is full" in errors.read_text()
         with serving(disk / "data", errors, settings=reserve) as (_, address), Bus(address) as bus:
             values = sorted(record.value or b"" for record in bus.consume("t", max_records=32))
@@ -158,9 +158,9 @@ def test_a_node_whose_data_directory_is_gone_ends_with_a_code_that_says_so(tmp_p
     errors = tmp_path / "errors"
     with serving(tmp_path / "data", errors, limit=(resource.RLIMIT_CORE, 0, 0)) as (process, address):
         with Bus(address) as bus:
-            bus.send("t", b"v").result(10)
+            bus.send("t", b"v").result(60)
         (tmp_path / "data").rename(tmp_path / "elsewhere")
-        assert process.wait(30) == EX_IOERR
+        assert process.wait(60) == EX_IOERR
     assert "is gone" in errors.read_text()
 
 

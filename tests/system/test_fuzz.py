@@ -240,7 +240,7 @@ def test_any_bytes_are_answered_or_refused(fuzzer: Fuzzer, api: Api, known: Know
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=5))
 @settings(FUZZ, max_examples=EXAMPLES * 10)
 def test_any_stream_of_bytes_is_answered_or_closed(node: RunningNode, pieces: list[bytes]) -> None:
-    with Client(node.port, timeout_s=5) as client:
+    with Client(node.port) as client:
         for piece in pieces:
             client.send_bytes(piece)
         try:

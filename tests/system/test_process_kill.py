@@ -71,7 +71,7 @@ def fill(bus: Bus) -> list[bytes]:
     bus.create_topic("sink", partitions=2, config={"delivery.semantics": "exactly-once"})
     for value in values:
         bus.send("source", value, key=value)
-    bus.flush(20)
+    bus.flush(60)
     return values
 
 

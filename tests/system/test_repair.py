@@ -11,7 +11,7 @@ from barnabas.core.records.record import Record, encode_batch
 from tests.support.ports import NOW_MS
 from tests.system.running import Client, create_topic, produce, running
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 STOPPED_S = 2.0
 """A consumer without a record for so long has stopped: what is behind the poisoned batch is in the same answer."""
 REPAIR = [sys.executable, "-m", "barnabas.cli.main", "topic", "repair", "orders", "--yes"]

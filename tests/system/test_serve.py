@@ -57,9 +57,9 @@ def bootstrap_of(line: str) -> str:
 def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     with serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (process, line):
         with Bus(bootstrap_of(line)) as bus:
-            bus.send("t", b"v").result(10)
+            bus.send("t", b"v").result(60)
         process.send_signal(number)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
     assert (tmp_path / ".kafka_cleanshutdown").exists()
@@ -69,9 +69,9 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
     with serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (process, line):
         with Bus(bootstrap_of(line)) as bus:
             bus.create_topic("t", partitions=2, config={"retention.ms": "12345678"})
-            bus.send("t", b"v", partition=1).result(10)
+            bus.send("t", b"v", partition=1).result(60)
         process.send_signal(signal.SIGKILL)
-        process.wait(30)
+        process.wait(60)
     with (
         serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (process, line),
         Bus(bootstrap_of(line)) as bus,
@@ -79,7 +79,7 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
         assert bus.get("t", 1, 0).value == b"v"
         assert bus.describe_topic("t").config["retention.ms"] == "12345678"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         assert process.stderr is not None
         (said,) = process.stderr.read().splitlines()
     assert f"WARNING barnabas.node {tmp_path} was not closed cleanly when it was last used: 1 log(s) were" in said
@@ -89,12 +89,12 @@ def test_a_topic_with_the_longest_name_there_can_be_is_deleted_and_nothing_else_
     name = "t" * 249
     with serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (process, line):
         with Bus(bootstrap_of(line)) as bus:
-            bus.send(name, b"v").result(10)
+            bus.send(name, b"v").result(60)
             bus.delete_topic(name)
             bus.create_topic(name)  # which waits for the files of the other to be gone
-            bus.send("other", b"v").result(10)
+            bus.send("other", b"v").result(60)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     with (
         serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (_, line),
         Bus(bootstrap_of(line)) as bus,
@@ -106,9 +106,9 @@ def test_what_is_written_is_for_its_owner_alone(tmp_path: Path) -> None:
     data = tmp_path / "new" / "data"
     with serving("--data-dir", str(data), "--listen", "127.0.0.1:0") as (process, line):
         with Bus(bootstrap_of(line)) as bus:
-            bus.send("t", b"v").result(10)
+            bus.send("t", b"v").result(60)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     modes = {path: path.stat().st_mode & 0o777 for path in (data, *data.rglob("*"))}
     assert len(modes) > 8
     assert modes == {path: 0o700 if path.is_dir() else 0o600 for path in modes}
@@ -119,7 +119,7 @@ def test_a_directory_that_others_can_look_into_is_warned_of(tmp_path: Path) -> N
     with serving("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (process, line):
         assert "ready on" in line
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         assert process.stderr is not None
         assert f"can read {tmp_path}; run chmod -R go= on it" in process.stderr.read()
     assert tmp_path.stat().st_mode & 0o777 == 0o755
@@ -158,7 +158,7 @@ def test_clients_are_told_the_advertised_address(tmp_path: Path) -> None:
 
     options = ("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--advertise", "localhost:5555")
     with serving(*options) as (_, line):
-        brokers = AdminClient({"bootstrap.servers": bootstrap_of(line)}).list_topics(timeout=30).brokers
+        brokers = AdminClient({"bootstrap.servers": bootstrap_of(line)}).list_topics(timeout=60).brokers
     assert [f"{broker.host}:{broker.port}" for broker in brokers.values()] == ["localhost:5555"]
 
 
@@ -191,7 +191,7 @@ def test_data_are_not_run_as_another_node_or_in_another_cluster(tmp_path: Path) 
     with serving(*own, "--set", "cluster.id=ours") as (process, line):
         assert line.startswith("barnabas node 1 is ready")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     said = refused(*own, "--node-id", "2", code=2)
     assert said.startswith(f"barnabas: node.id is 2, but the data are those of node 1 (in {tmp_path})")
     said = refused(*own, "--set", "cluster.id=theirs", code=2)
@@ -268,7 +268,7 @@ def test_a_damaged_identity_is_refused_in_one_line(tmp_path: Path) -> None:
     own = ("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
     with serving(*own) as (process, _):
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     identity = tmp_path / "meta.properties"
     identity.write_text(identity.read_text().replace("node.id", "node"))
     said = refused(*own)

@@ -226,7 +226,7 @@ class Attacked(NamedTuple):
             assert "Traceback" not in node.log
         bus, topic = self.cluster.bus, str(uuid4())
         bus.create_topic(topic)
-        bus.send(topic, b"v").result(30)
+        bus.send(topic, b"v").result(60)
         assert [message.value for message in bus.consume(topic, until_end=True)] == [b"v"]
 
 

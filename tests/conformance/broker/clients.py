@@ -20,7 +20,7 @@ with warnings.catch_warnings():  # its schemas are loaded by functions that are 
 
 __all__ = ["CLIENTS", "QUIET", "TIMEOUT_S", "Client", "Consumer", "Message", "Place", "Read", "kafka"]
 
-TIMEOUT_S: Final = 20
+TIMEOUT_S: Final = 60
 
 # librdkafka would write to stderr that a broker is gone which a test ended; and back soon, after a restart.
 QUIET: Final[dict[str, Any]] = {"log_level": 0, "reconnect.backoff.max.ms": 500}

@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.conformance.broker.clients import QUIET
 from tests.conformance.broker.served import ServedBroker
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 _numbers = itertools.count()
 
 MakeTopic = Callable[..., str]

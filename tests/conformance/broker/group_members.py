@@ -14,7 +14,7 @@ from tests.conformance.broker.clients import QUIET, kafka
 
 SESSION_MS: Final = 3000
 HEARTBEAT_MS: Final = 200
-WAIT_S: Final = 20.0
+WAIT_S: Final = 60.0
 
 # For a broker that is to let groups rebalance quickly.
 SETTINGS: Final = (

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Self
 
 READY: Final = re.compile(r"is ready on 127\.0\.0\.1:(\d+)")
-STOP_TIMEOUT_S: Final = 20
+STOP_TIMEOUT_S: Final = 60
 
 
 class ServedBroker:

@@ -15,7 +15,7 @@ from tests.conformance.broker.clients import QUIET
 from tests.conformance.broker.conftest import MakeTopic
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
-WAIT_S = 20
+WAIT_S = 60
 OFFSET_COMMIT, GROUP_METADATA, CONSUMER_MEMBER = 1, 2, 5
 COMPLETE_COMMIT = 4
 

@@ -86,7 +86,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture
 def run(master: str, bootstrap: str, topic: str, client: "Bus", tmp_path: Path) -> Run:
     """Copy a topic of one record on that cluster."""
-    client.send(topic, "first").result(10)
+    client.send(topic, "first").result(60)
     driver = {**environment(), "PATH": script(tmp_path / "driver", sys.executable), "PYSPARK_PYTHON": PYTHON}
     barnabas = [sys.executable, "-m", "barnabas.cli.main", "pipeline", "run", "copied.yaml", "--once"]
 

@@ -63,14 +63,14 @@ def test_a_pipeline_runs_on_a_cluster_and_goes_on_under_spark_submit(
     file.write_text(FILE.format(bootstrap=bootstrap, topic=topic, options=os.environ[SPARK_SUBMIT_OPTS]))
     (tmp_path / "shaping.py").write_text(SHAPING)
 
-    client.send(topic, "first").result(10)
+    client.send(topic, "first").result(60)
     barnabas = [sys.executable, "-m", "barnabas.cli.main", "pipeline", "run"]
     done = run(tmp_path, *barnabas, str(file), "--once", "--master", master)
 
     assert "pipeline copied: done; out 1 row written" in done.stdout
     assert _values(client, f"{topic}.out") == [b"FIRST"]
 
-    client.send(topic, "second").result(10)
+    client.send(topic, "second").result(60)
     spark_submit = [str(lean_spark_home() / "bin" / "spark-submit"), "--master", master]
     settings = ["--conf", f"spark.driver.host={LOOPBACK}", "--conf", "spark.ui.enabled=false"]
     done = run(tmp_path, *spark_submit, *settings, submit.__file__, str(file), "--once")

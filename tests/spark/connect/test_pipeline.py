@@ -76,7 +76,7 @@ RECORDS = ['{"id": 1, "country": "at"}', '{"id": 2, "country": "de"}', "no JSON"
 def topic(make_topic: MakeTopic, client: "Bus") -> str:
     name = make_topic(partitions=2)
     for record in RECORDS:
-        client.send(name, record).result(10)
+        client.send(name, record).result(60)
     return name
 
 

@@ -25,7 +25,7 @@ RECORDS: Final = 10
 KEYS: Final = 7
 SINKS: Final = ("topic", "delta", "merge", "iceberg", "parquet")
 BROKEN: Final = "broken"
-_READ_EVERY_S: Final = 0.5  # reading all outputs anew takes the processor from the pipeline that is to fill them
+_READ_EVERY_S: Final = 1.0  # reading all outputs anew takes the processor from the pipeline that is to fill them
 # Batches are small, so that some of a task's rows are sent while others are still to come.
 _OPTIONS: Final = "{kafka.reconnect.backoff.max.ms: 500, kafka.batch.size: 100}"
 _TOPIC: Final = f"topic, topic: {OUTPUT_TOPIC}, key: name, value: number, options: {_OPTIONS}"
@@ -42,7 +42,7 @@ name: crashes
 bootstrap: BOOTSTRAP
 sources:
   - {{name: records, type: topic, topic: {INPUT_TOPIC}, group: crashes, options: {{minPartitions: {PARTITIONS}}}}}
-trigger: every 300 milliseconds
+trigger: every 1 second
 checkpoint: checkpoints
 """
 # A row that is broken raises an error in the JVM of a task when a sink is first given it, and never again there.
@@ -135,7 +135,7 @@ class CrashingPipeline:
         driver, self._driver = self._driver, None
         assert driver is not None
         kill_all_of(driver.pid, but=but)
-        driver.wait(10)
+        driver.wait(60)
 
     def arm(self, armed: Armed) -> None:
         """Have a process of each of some sinks wait at a step: of the sink, or of its query's source."""

@@ -26,7 +26,7 @@ def send_json(client: "Bus") -> SendJson:
             row_key = str(row[key]) if key is not None and isinstance(row, dict) else None
             sent.append(client.send(topic, value, key=row_key, **how))
         for each in sent:
-            each.result(10)
+            each.result(60)
 
     return send
 

@@ -24,7 +24,7 @@ from tests.spark.conftest import MakeTopic
 if TYPE_CHECKING:
     from barnabas.client import Bus
 
-WAIT_S = 30.0
+WAIT_S = 90.0
 Sync = Callable[..., GroupSync]
 
 
@@ -69,7 +69,7 @@ def offsets_of(bus: "Bus", group: str, topic: str) -> list[int | None]:
 
 def send_mirrored(bus: "Bus", topic: str, source_offsets: list[int], partition: int = 0) -> None:
     for offset in source_offsets:
-        bus.send(topic, f"v{offset}", partition=partition, headers={"mirror.offset": b"%d" % offset}).result(10)
+        bus.send(topic, f"v{offset}", partition=partition, headers={"mirror.offset": b"%d" % offset}).result(60)
 
 
 def test_a_group_is_put_where_the_first_record_is_that_it_has_not_read(
@@ -143,10 +143,10 @@ def test_what_is_in_an_open_transaction_is_not_skipped(
     with other.bus.transaction(f"{topic}-mirror") as transaction:
         transaction.send(topic, "v0", headers={"mirror.offset": b"0"})
     with contextlib.suppress(ZeroDivisionError), other.bus.transaction(f"{topic}-mirror") as transaction:
-        transaction.send(topic, "never seen", headers={"mirror.offset": b"9"}).result(10)
+        transaction.send(topic, "never seen", headers={"mirror.offset": b"9"}).result(60)
         raise ZeroDivisionError
     with other.bus.transaction(f"{topic}-mirror") as transaction:
-        transaction.send(topic, "v9", headers={"mirror.offset": b"9"}).result(10)
+        transaction.send(topic, "v9", headers={"mirror.offset": b"9"}).result(60)
         done = sync(topic, group)
         (while_open,) = offsets_of(other.bus, group, topic)
     done.sync()
@@ -162,7 +162,7 @@ def test_a_record_that_was_not_mirrored_is_said_and_other_groups_go_on(
     topic = make_topic(partitions=2)
     other.bus.create_topic(topic, partitions=2)
     send_mirrored(other.bus, topic, [0, 1], partition=1)
-    other.bus.send(topic, "own", partition=0).result(10)
+    other.bus.send(topic, "own", partition=0).result(60)
     commit(client, f"{topic}-a", topic, 1, 1)
     commit(client, f"{topic}-b", topic, None, 1)
 
@@ -199,7 +199,7 @@ def test_a_group_goes_on_in_the_mirror_while_it_runs_and_after_a_restart(
     assert first.notes == [f"group {group}: synchronized"]
     assert f"{topic}-own" not in {each.name for each in other.bus.groups()}
     for number in range(20, 30):
-        client.send(topic, f"v{number}", partition=number % 2).result(10)
+        client.send(topic, f"v{number}", partition=number % 2).result(60)
     read += [record.value for record in client.consume(topic, group=group, max_records=6, timeout=WAIT_S)]
     with mirror.start(spark) as running:
         in_step = wait_until_in_step(client, other.bus, group, topic, running)

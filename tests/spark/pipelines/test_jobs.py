@@ -71,7 +71,7 @@ def test_archive_has_each_record_once_by_date_and_goes_on_where_it_was(
 def test_archive_of_raw_bytes_into_parquet(
     spark: Any, common: dict[str, Any], topic: str, client: "Bus", tmp_path: Path
 ) -> None:
-    client.send(topic, b"\x00\xff", key=b"k", headers={"a": b"1"}).result(10)
+    client.send(topic, b"\x00\xff", key=b"k", headers={"a": b"1"}).result(60)
 
     jobs.archive(topic, str(tmp_path / "table"), table_format="parquet", **common).run(spark, once=True)
 
@@ -94,8 +94,8 @@ def test_archive_of_avro_into_iceberg(
     for number in range(3):
         stream = io.BytesIO()
         fastavro.schemaless_writer(stream, schema, {"id": number, "note": None if number else "first"})
-        client.send(topic, stream.getvalue()).result(10)
-    client.send(topic, b"\xff\xff\xff").result(10)
+        client.send(topic, stream.getvalue()).result(60)
+    client.send(topic, b"\xff\xff\xff").result(60)
     archive = jobs.archive(
         topic,
         str(tmp_path / "warehouse"),
@@ -145,7 +145,7 @@ def test_replay_of_a_range_of_time_keeps_times_and_headers(
 ) -> None:
     source, target = make_topic(), make_topic()
     for number in range(5):
-        client.send(source, str(number), headers={"n": b"x"}, timestamp_ms=NOON_MS + number * 1000).result(10)
+        client.send(source, str(number), headers={"n": b"x"}, timestamp_ms=NOON_MS + number * 1000).result(60)
 
     jobs.replay(target, topic=source, start_ms=NOON_MS + 1000, end_ms=NOON_MS + 3000, **common).run(spark)
 
@@ -199,7 +199,7 @@ def test_cdc_by_an_order_of_its_own_does_not_bring_back_what_was_deleted(
     send_json(topic, [event(1, 5), event(2, 5), event(3, 5, "d"), event(3, 4), event(1, 7, "d")])
     cdc.run(spark, once=True)
     for key in "45":
-        client.send(topic, None, key=key, timestamp_ms=8).result(10)
+        client.send(topic, None, key=key, timestamp_ms=8).result(60)
     send_json(topic, [event(1, 6), event(1, None), event(2, 4), event(3, 6), event(4, 7)])
     cdc.run(spark, once=True)
 
@@ -228,7 +228,7 @@ def test_cdc_deletes_by_tombstones_and_takes_new_columns(
 
     send_json(topic, [{"id": n, "name": f"n{n}"} for n in range(5)])
     for key in ("0", '{"id": 1}', "nobody"):
-        client.send(topic, None, key=key).result(10)
+        client.send(topic, None, key=key).result(60)
     send_json(topic, [{"id": 1, "name": "again"}])
     cdc("id long, name string").run(spark, once=True)
     assert rows() == {1: ("again", None), **{n: (f"n{n}", None) for n in (2, 3, 4)}}
@@ -236,8 +236,8 @@ def test_cdc_deletes_by_tombstones_and_takes_new_columns(
     assert letter.key == b"nobody"
     assert b"the key of a tombstone has no id" in (dict(letter.headers)["barnabas.error"] or b"")
 
-    client.send(topic, None, key="2").result(10)
-    client.send(topic, None, key="77").result(10)
+    client.send(topic, None, key="2").result(60)
+    client.send(topic, None, key="77").result(60)
     send_json(topic, [{"id": 3, "name": "new", "size": 5}])
     cdc("id long, name string, size int", evolve=True).run(spark, once=True)
     assert rows() == {1: ("again", None), 3: ("new", 5), 4: ("n4", None)}
@@ -261,7 +261,7 @@ def test_mirror_keeps_everything_and_offsets_can_be_translated(
         partition = number % 2
         client.send(
             topic, str(number), key="k", partition=partition, headers={"h": b"1"}, timestamp_ms=NOON_MS + number
-        ).result(10)
+        ).result(60)
     client.truncate(topic, 1, before=1)
     with EmbeddedBroker() as other:
         jobs.mirror(topic, to_bootstrap=other.bootstrap, partitions=2, **common).run(spark, once=True)
@@ -356,7 +356,7 @@ def test_dedupe_keeps_the_first_of_each_key_and_counts_what_it_drops(
     done = []
     for values, at_ms in ((["a", "b", "b"], NOON_MS), (["a", "a", "c"], NOON_MS + 1000), (["z"], NOON_MS - DAY_MS)):
         for value in values:
-            client.send(topic, value, key=value, timestamp_ms=at_ms).result(10)
+            client.send(topic, value, key=value, timestamp_ms=at_ms).result(60)
         done.append(dedupe.run(spark, once=True))
 
     assert sorted(record.value or b"" for record in read_all(target)) == [b"a", b"b", b"c"]
@@ -407,7 +407,7 @@ def test_redrive_takes_dead_letters_back_without_their_headers(
     reasons = {"not JSON": "fixed", "fails the check: x": "still bad"}
     for reason, value in reasons.items():
         why = {"barnabas.error": reason.encode(), "barnabas.topic": topic.encode(), "barnabas.offset": b"3"}
-        client.send(dead, value, key="k", headers={"own": b"1", **why}).result(10)
+        client.send(dead, value, key="k", headers={"own": b"1", **why}).result(60)
 
     jobs.redrive(dead, where="error = 'not JSON'", **common).run(spark)
 

@@ -43,7 +43,7 @@ class Rows:
 
     def run(self, checkpoint: str, start: str = "earliest") -> None:
         self.sent.append(f"row {len(self.sent)}")
-        self._client.send(self._topic, self.sent[-1]).result(10)
+        self._client.send(self._topic, self.sent[-1]).result(60)
         file = self._directory / "old.yaml"
         file.write_text(FILE.format(**self._how, checkpoint=checkpoint, start=start))
         Pipeline.load(file).run(self._spark, once=True)

@@ -139,7 +139,7 @@ def test_the_status_has_lag_and_age_of_each_query(file: Path, tmp_path: Path) ->
         broker.bus.create_topic("t", partitions=3)
         for partition, count in enumerate((5, 1, 2)):
             for _ in range(count):
-                broker.bus.send("t", "x", partition=partition).result(10)
+                broker.bus.send("t", "x", partition=partition).result(60)
         file.write_text(file.read_text().replace("127.0.0.1:1\n", f"{broker.bootstrap}\n"))
 
         shown = CliRunner().invoke(app, ["status", str(file), "--json"])

@@ -80,7 +80,7 @@ def test_a_signal_ends_it_cleanly_with_a_last_line(fake: Any, number: signal.Sig
     process = fake()
 
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=90)
 
     assert process.returncode == 0
     assert out == "stopping\npipeline fake: stopped; out 7 rows written up to batch 2\ngroup g: in step\n"
@@ -95,7 +95,7 @@ def test_a_second_signal_ends_it_at_once(fake: Any, number: signal.Signals) -> N
 
     process.send_signal(number)
 
-    assert process.wait(10) == -number
+    assert process.wait(60) == -number
     assert "Traceback" not in process.stderr.read()
 
 

@@ -64,7 +64,7 @@ def test_a_key_goes_where_other_clients_put_it(spark: Any, client: Bus, make_top
     for key in (text.encode() for text in keys):
         theirs = (kafka.partitioner.default.murmur2(key) & 0x7FFFFFFF) % 7
         assert placed[key] == partition_for_key(key, 7) == theirs
-    sent = client.send(topic, b"again", key=keys[0]).result(10)
+    sent = client.send(topic, b"again", key=keys[0]).result(60)
     assert placed[keys[0].encode()] == sent.partition
 
 

@@ -101,7 +101,7 @@ def test_a_stream_goes_on_while_leaders_move(
             for round_ in range(12):
                 for number in range(round_ * 200, round_ * 200 + 200):
                     client.send(topic, b"v%d" % number, partition=number % PARTITIONS)
-                client.flush(10)
+                client.flush(60)
                 wait_until(lambda at=round_: len(collected.rows) >= at * 100, query)  # type: ignore[misc]
             wait_until(lambda: len(collected.rows) >= 2400, query)
     finally:

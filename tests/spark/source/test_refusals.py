@@ -69,4 +69,4 @@ def test_a_cluster_that_nobody_serves_is_given_up_in_time(spark: Any) -> None:
             batch(spark, address, "t", kafka__default__api__timeout__ms=1000).collect()
 
     assert f"no broker at {address} answered within 1 s: cannot connect to {address}" in said(refusal)
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 45

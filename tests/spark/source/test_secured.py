@@ -72,4 +72,4 @@ def test_who_is_not_let_in_hears_why_in_one_line(
 
     assert expected in str(refusal.value).splitlines()[0]
     assert "Traceback" not in str(refusal.value)
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 45

@@ -79,7 +79,7 @@ class Server:
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(30) == 0
+        assert self.process.wait(60) == 0
         assert self.process.stdout is not None
         self.process.stdout.close()
         assert "Traceback" not in self.log

@@ -124,6 +124,6 @@ def test_the_loop_is_not_held_up_by_refusals(tmp_path: Path) -> None:
             ):
                 with node.connect() as client:
                     assert client.ask_raw(frame) == (False, [])
-        # Walking all of one of those would take seconds; a busy machine may well take a few 50 ms turns.
+        # Walking all of one of those would take seconds; a few turns of 50 ms may well be.
         assert all(stall < 1.0 for stall in node.stalls), node.stalls
         node.check()

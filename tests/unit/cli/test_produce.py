@@ -130,7 +130,7 @@ def test_what_is_on_its_way_when_produce_is_interrupted_is_counted(
     with EmbeddedBroker() as broker:
         broker.bus.create_topic("orders")
         bus = Bus(broker.bootstrap)
-        bus.send("orders", b"1").result(10)
+        bus.send("orders", b"1").result(60)
     bus.send("orders", b"2")
     bus.send("orders", b"3")
 
@@ -186,7 +186,7 @@ def test_a_producer_that_waits_for_long_says_what_for(
 
     monkeypatch.setattr(output, "SLOW_S", 0.01)
     monkeypatch.setattr(output, "say", note)
-    monkeypatch.setattr(orders, "flush", lambda *_: was_said.wait(10))
+    monkeypatch.setattr(orders, "flush", lambda *_: was_said.wait(60))
 
     assert barnabas("produce", "orders", str(lines)) == 0
     assert "waiting for the broker to acknowledge records of orders" in capsys.readouterr().err
@@ -204,7 +204,7 @@ def test_a_question_that_is_not_answered_soon_says_whom_it_waits_for(
 
     monkeypatch.setattr(output, "SLOW_S", 0.01)
     monkeypatch.setattr(output, "say", note)
-    monkeypatch.setattr(bus, "groups", lambda: [] if was_said.wait(10) else None)
+    monkeypatch.setattr(bus, "groups", lambda: [] if was_said.wait(60) else None)
 
     assert barnabas("group", "list", "--bootstrap", "somewhere:1") == 0
     assert "waiting for an answer from somewhere:1" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from barnabas.testing.embedded import EmbeddedBroker
 @pytest.fixture(scope="session")
 def mock_bootstrap() -> Iterator[str]:
     cluster = AdminClient({"test.mock.num.brokers": 2, "log_level": 0})
-    brokers = cluster.list_topics(timeout=10).brokers.values()
+    brokers = cluster.list_topics(timeout=60).brokers.values()
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
     del cluster
 

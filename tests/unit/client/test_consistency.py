@@ -62,7 +62,7 @@ def test_everything_that_was_sent_is_read_up_to_the_end(
 ) -> None:
     real_bus.create_topic(name, partitions=2)
     for number in range(4):
-        real_bus.send(name, str(number).encode(), partition=number % 2).result(10)
+        real_bus.send(name, str(number).encode(), partition=number % 2).result(60)
     read = real_bus.consume(name, until_end=True, consistency=consistency)
     assert sorted(message.value or b"" for message in read) == [b"0", b"1", b"2", b"3"]
     assert len(list(real_bus.merge(name, consistency=consistency))) == 4

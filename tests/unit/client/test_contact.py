@@ -150,13 +150,13 @@ def test_after_the_first_contact_records_wait_for_a_broker_that_restarts(tmp_pat
         address = broker.bootstrap
         broker.bus.create_topic("orders")
         bus = Bus(address, connect_timeout=0.05)
-        bus.send("orders", b"before").result(10)
+        bus.send("orders", b"before").result(60)
 
     sent = bus.send("orders", b"while it is away")
     with pytest.raises(BarnabasError, match="not acknowledged within"):
         sent.result(0.3)  # longer than the patience of the first contact
 
     with EmbeddedBroker({"listeners": f"PLAINTEXT://{address}"}, data_dir=str(tmp_path)):
-        assert sent.result(30).offset == 1
+        assert sent.result(60).offset == 1
         bus.close()
     assert bus.acknowledged_count == 2

@@ -48,12 +48,12 @@ def topic(real_bus: Bus, name: str) -> Iterator[str]:
     with real_bus.transaction(f"{name}-1") as tx:
         tx.send(name, b"committed")
     with contextlib.suppress(ZeroDivisionError), real_bus.transaction(f"{name}-1") as tx:
-        tx.send(name, b"aborted").result(10)
+        tx.send(name, b"aborted").result(60)
         raise ZeroDivisionError
-    real_bus.send(name, b"plain").result(10)
+    real_bus.send(name, b"plain").result(60)
     with contextlib.suppress(ZeroDivisionError), real_bus.transaction(f"{name}-2") as tx:
-        tx.send(name, b"open").result(10)
-        real_bus.send(name, b"behind").result(10)
+        tx.send(name, b"open").result(60)
+        real_bus.send(name, b"behind").result(60)
         yield name
         raise ZeroDivisionError
 

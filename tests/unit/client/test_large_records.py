@@ -13,7 +13,7 @@ def test_a_topic_that_takes_large_records_gets_them(real_bus: Bus) -> None:
 
     for part in (b"small", value, b"small"):  # a large one must not share a batch that then is larger still
         real_bus.send("large", part)
-    real_bus.flush(30)
+    real_bus.flush(60)
 
     assert [record.value for record in real_bus.consume("large", until_end=True)] == [b"small", value, b"small"]
 
@@ -22,9 +22,9 @@ def test_a_record_over_the_limit_of_its_topic_is_refused_with_both_numbers(real_
     real_bus.create_topic("small", partitions=1, config={"max.message.bytes": "2000000"})
 
     with pytest.raises(DeliveryFailed, match=r"'small'.* with 3000003 bytes .* max\.message\.bytes is 2000000"):
-        real_bus.send("small", b"x" * 3_000_000, key=b"key").result(30)
+        real_bus.send("small", b"x" * 3_000_000, key=b"key").result(60)
     with pytest.raises(DeliveryFailed, match="2000000"):
-        real_bus.flush(30)
+        real_bus.flush(60)
 
 
 def test_a_record_over_the_limit_of_a_client_is_refused_with_its_size(mock_bootstrap: str) -> None:

@@ -115,7 +115,7 @@ def test_a_broker_answers_again_and_again(broker: EmbeddedBroker, real_bus: Bus,
     connection = BrokerConnection(*parse_bootstrap(broker.bootstrap)[0], "test")
 
     before = question.ask(connection)
-    real_bus.send(name, b"v", partition=1).result(10)
+    real_bus.send(name, b"v", partition=1).result(60)
     after = question.ask(connection)
     connection.close()
 

@@ -40,7 +40,7 @@ def source(real_bus: Bus, name: str) -> str:
     real_bus.create_topic(topic, partitions=2)
     for number in range(10):
         real_bus.send(topic, b"%d" % number, key=b"k%d" % number, partition=number % 2)
-    real_bus.flush(10)
+    real_bus.flush(60)
     return topic
 
 
@@ -148,7 +148,7 @@ def test_it_goes_on_until_it_is_told_to_stop(real_bus: Bus, source: str, sink: s
         if message.value == b"last":
             stop.set()
         elif len(seen) == 10:
-            real_bus.send(source, b"last", key=b"k").result(10)
+            real_bus.send(source, b"last", key=b"k").result(60)
         return shout(message)
 
     done = real_bus.process(source, note, sink, stop=stop)
@@ -168,7 +168,7 @@ def test_a_topic_that_asks_for_exactly_once_gets_nothing_less(real_bus: Bus, sou
 
 def test_aborted_records_are_not_processed(real_bus: Bus, source: str, sink: str) -> None:
     with pytest.raises(ZeroDivisionError), real_bus.transaction(source) as tx:
-        tx.send(source, b"aborted").result(10)
+        tx.send(source, b"aborted").result(60)
         raise ZeroDivisionError
     real_bus.process(source, shout, sink, until_end=True)
 
@@ -295,7 +295,7 @@ def test_two_processors_share_the_partitions(real_bus: Bus, source: str, sink: s
         worker.start()
     try:
         for number in range(10, 60):
-            real_bus.send(source, b"%d" % number, key=b"k%d" % number).result(10)
+            real_bus.send(source, b"%d" % number, key=b"k%d" % number).result(60)
         for _ in range(60):
             assert count.acquire(timeout=20)
     finally:

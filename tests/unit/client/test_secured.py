@@ -65,7 +65,7 @@ def refused(front: SecuredFront, config: Mapping[str, str], bootstrap: str | Non
     with pytest.raises(BarnabasError) as refusal:
         fetcher.offsets([0], LATEST)
     fetcher.close()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30, "it was patient, as for a minute it may be"
     assert "\n" not in str(refusal.value)
     return refusal.value
 
@@ -84,7 +84,7 @@ def test_every_mechanism_lets_us_in_as_it_does_librdkafka(
     reference = Producer({"bootstrap.servers": front.bootstrap, **config})
     for number in range(10):
         reference.produce(topic, b"%d" % number, partition=number % 2)
-    assert reference.flush(20) == 0
+    assert reference.flush(60) == 0
     with Bus(front.bootstrap, config=config) as bus:
         values = bus.read_arrow(topic, columns=["value"]).read_all().column("value").to_pylist()
         transactions = bus.transactions(pattern="no-such-id")
@@ -112,7 +112,7 @@ def test_answers_larger_than_a_tls_record_are_read_whole(
     sent = [bytes([number]) * 300_000 for number in range(20)]
     for number, value in enumerate(sent):
         real_bus.send(topic, value, partition=number % 2)
-    real_bus.flush(10)
+    real_bus.flush(60)
 
     with Bus(front.bootstrap, config={"security.protocol": "ssl", "ssl.ca.location": certificates.root_file}) as bus:
         values = bus.read_arrow(topic, columns=["value"]).read_all().column("value").to_pylist()

@@ -18,4 +18,4 @@ def test_a_record_for_a_partition_that_does_not_exist_is_refused_by_its_number(r
     real_bus.send("few", "value", partition=7)
 
     with pytest.raises(DeliveryFailed, match="topic 'few': it has no partition 7"):
-        real_bus.flush(30)
+        real_bus.flush(60)

@@ -40,7 +40,7 @@ def make_hanging(broker: EmbeddedBroker, topic: str, *, age_s: float, producer_i
         partition.append(data, now_ms=at_ms)
 
     assert broker._loop is not None
-    asyncio.run_coroutine_threadsafe(append(), broker._loop).result(10)
+    asyncio.run_coroutine_threadsafe(append(), broker._loop).result(60)
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def topic(real_bus: Bus, name: str) -> str:
 
 def test_an_open_transaction_is_listed_and_described(real_bus: Bus, topic: str) -> None:
     with real_bus.transaction(topic, timeout=30) as tx:
-        tx.send(topic, b"a", partition=0).result(10)
-        tx.send(topic, b"b", partition=1).result(10)
+        tx.send(topic, b"a", partition=0).result(60)
+        tx.send(topic, b"b", partition=1).result(60)
         (listed,) = real_bus.transactions(pattern=topic)
         details = real_bus.describe_transaction(topic)
     (after,) = real_bus.transactions(pattern=topic)
@@ -72,7 +72,7 @@ def test_a_listing_can_be_narrowed(real_bus: Bus, topic: str) -> None:
     with real_bus.transaction(f"{topic}-done") as tx:
         tx.send(topic, b"a")
     with real_bus.transaction(f"{topic}-open") as tx:
-        tx.send(topic, b"a").result(10)
+        tx.send(topic, b"a").result(60)
         assert ids() == [f"{topic}-done", f"{topic}-open"]
         assert ids(states=["Ongoing"]) == [f"{topic}-open"]
         assert ids(states=["CompleteCommit", "Ongoing"]) == ids()
@@ -95,7 +95,7 @@ def test_an_id_that_is_not_known_is_refused(real_bus: Bus, name: str) -> None:
 
 def test_a_transaction_is_aborted_and_its_producer_fenced(real_bus: Bus, topic: str) -> None:
     with pytest.raises(TransactionFenced), real_bus.transaction(topic) as tx:
-        tx.send(topic, b"never").result(10)
+        tx.send(topic, b"never").result(60)
         after = real_bus.abort_transaction(topic)
 
     assert after.state in ("CompleteAbort", "Empty")
@@ -103,9 +103,9 @@ def test_a_transaction_is_aborted_and_its_producer_fenced(real_bus: Bus, topic: 
 
 
 def test_a_transaction_that_hangs_is_found_and_ended(broker: EmbeddedBroker, real_bus: Bus, topic: str) -> None:
-    real_bus.send(topic, b"before", partition=0).result(10)
+    real_bus.send(topic, b"before", partition=0).result(60)
     make_hanging(broker, topic, age_s=2000)
-    real_bus.send(topic, b"behind", partition=0).result(10)
+    real_bus.send(topic, b"behind", partition=0).result(60)
     assert [message.value for message in real_bus.consume(topic, until_end=True)] == [b"before"]
 
     (hanging,) = real_bus.hanging_transactions(topic)
@@ -121,7 +121,7 @@ def test_a_transaction_that_hangs_is_found_and_ended(broker: EmbeddedBroker, rea
 
 def test_one_whose_id_is_known_and_elsewhere_hangs_too(broker: EmbeddedBroker, real_bus: Bus, topic: str) -> None:
     with real_bus.transaction(topic) as tx:
-        tx.send(topic, b"a", partition=1).result(10)
+        tx.send(topic, b"a", partition=1).result(60)
         producer_id = real_bus.describe_transaction(topic).producer_id
         make_hanging(broker, topic, age_s=2000, producer_id=producer_id)
         (hanging,) = real_bus.hanging_transactions(topic, older_than=0)
@@ -133,7 +133,7 @@ def test_one_whose_id_is_known_and_elsewhere_hangs_too(broker: EmbeddedBroker, r
 
 def test_what_is_young_or_will_be_ended_does_not_hang(broker: EmbeddedBroker, real_bus: Bus, topic: str) -> None:
     with real_bus.transaction(topic) as tx:
-        tx.send(topic, b"a", partition=0).result(10)
+        tx.send(topic, b"a", partition=0).result(60)
         assert real_bus.hanging_transactions(topic, older_than=0) == []
         with pytest.raises(InvalidTxnState, match=f"does not hang: abort '{topic}' instead"):
             real_bus.abort_hanging_transaction(topic, 0, 0)

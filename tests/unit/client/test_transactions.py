@@ -28,7 +28,7 @@ from barnabas.core.errors import (
 )
 from barnabas.testing.embedded import EmbeddedBroker
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class _Mishap(Exception):
@@ -52,7 +52,7 @@ def filled(bus: Bus, topic: str, count: int, partitions: int = 1) -> list[bytes]
     bus.create_topic(topic, partitions=partitions)
     for number, value in enumerate(values):
         bus.send(topic, value, key=b"k", partition=number % partitions)
-    bus.flush(10)
+    bus.flush(60)
     return values
 
 
@@ -63,7 +63,7 @@ def committed(bus: Bus, group: str) -> dict[int, int | None]:
 def test_what_a_block_sends_is_seen_at_its_end_as_it_was_sent(real_bus: Bus, name: str) -> None:
     real_bus.create_topic(name, partitions=2)
     with real_bus.transaction(name) as tx:
-        place = tx.send(name, "v", key="k", partition=1, headers={"h": b"1"}, timestamp_ms=1234).result(10)
+        place = tx.send(name, "v", key="k", partition=1, headers={"h": b"1"}, timestamp_ms=1234).result(60)
         tx.send(name, None, key=b"gone", partition=0)
         assert seen(real_bus, name) == []
 
@@ -78,7 +78,7 @@ def test_what_a_block_sends_is_seen_at_its_end_as_it_was_sent(real_bus: Bus, nam
 def test_a_block_that_raises_leaves_nothing_and_the_next_one_goes_on(real_bus: Bus, name: str) -> None:
     real_bus.create_topic(name)
     with pytest.raises(_Mishap), real_bus.transaction(name) as tx:
-        tx.send(name, b"never").result(10)
+        tx.send(name, b"never").result(60)
         tx.send(name, b"nor this")
         raise _Mishap
     with real_bus.transaction(name) as tx:
@@ -123,7 +123,7 @@ def test_a_record_that_cannot_be_sent_aborts_all(real_bus: Bus, name: str) -> No
 def test_a_record_that_the_broker_refuses_aborts_all(real_bus: Bus, name: str) -> None:
     real_bus.create_topic(name, config={"max.message.bytes": "1000"})
     with pytest.raises(TransactionAborted, match=r"(?i)too large") as aborted, real_bus.transaction(name) as tx:
-        tx.send(name, b"small").result(10)
+        tx.send(name, b"small").result(60)
         tx.send(name, bytes(5000))
 
     assert isinstance(aborted.value.__cause__, RecordTooLarge)
@@ -140,7 +140,7 @@ def test_whoever_opens_the_same_id_fences_the_one_before(broker: EmbeddedBroker,
             pytest.raises(TransactionFenced, match=f"another producer took over the transactional id '{name}'"),
             real_bus.transaction(name) as tx,
         ):
-            tx.send(name, b"zombie").result(10)
+            tx.send(name, b"zombie").result(60)
             with other.transaction(name) as newer:
                 newer.send(name, b"newer")
         with real_bus.transaction(name) as tx:  # and back again
@@ -154,12 +154,12 @@ def test_sending_when_fenced_says_so(broker: EmbeddedBroker, real_bus: Bus, name
 
     def send_on() -> None:
         with real_bus.transaction(name) as tx, Bus(broker.bootstrap) as other:
-            tx.send(name, b"zombie").result(10)
+            tx.send(name, b"zombie").result(60)
             other.abort_transaction(name)
             deadline = time.monotonic() + TIMEOUT_S
             while time.monotonic() < deadline:
                 with contextlib.suppress(BarnabasError):
-                    tx.send(name, b"zombie").result(10)
+                    tx.send(name, b"zombie").result(60)
                 tx.send(name, b"zombie")
 
     with pytest.raises((TransactionFenced, TransactionAborted)):
@@ -173,7 +173,7 @@ def test_a_block_that_takes_longer_than_its_timeout_is_ended(real_bus: Bus, name
         pytest.raises(TransactionTimedOut, match=r"the cluster ends it after 1 s"),
         real_bus.transaction(name, timeout=1) as tx,
     ):
-        tx.send(name, b"late").result(10)
+        tx.send(name, b"late").result(60)
         deadline = time.monotonic() + TIMEOUT_S
         while real_bus.describe_transaction(name).state != "CompleteAbort":
             assert time.monotonic() < deadline

@@ -13,7 +13,7 @@ def test_a_partition_that_cannot_be_read_is_named_and_hides_no_other(tmp_path: P
     with EmbeddedBroker(data_dir=str(tmp_path)) as broker:
         broker.bus.create_topic("orders", partitions=2)
         for partition in (0, 1, 1):
-            broker.bus.send("orders", "value", partition=partition).result(10)
+            broker.bus.send("orders", "value", partition=partition).result(60)
     shutil.rmtree(tmp_path / "orders-0")
 
     with EmbeddedBroker(data_dir=str(tmp_path)) as broker:

@@ -84,7 +84,7 @@ def test_one_who_gives_up_keeps_nobody_waiting() -> None:
         first, second = asyncio.create_task(next_turn()), asyncio.create_task(next_turn())
         await asyncio.sleep(0)
         first.cancel()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await second
 
     asyncio.run(scenario())

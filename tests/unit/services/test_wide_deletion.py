@@ -71,7 +71,7 @@ def test_the_offsets_of_a_wide_topic_are_forgotten_a_few_in_each_turn() -> None:
 
         counts = await count_while_deleting(broker, lambda: committed(broker))
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while committed(broker) > 1:
                 counts.append(committed(broker))
                 await asyncio.sleep(0)

@@ -99,11 +99,11 @@ def test_a_topic_that_cannot_be_is_refused(new: NewTopic, error: type[BarnabasEr
 
 def test_a_topic_of_thousands_of_partitions_is_cheap() -> None:
     image = image_of(1)
-    began = time.perf_counter()
+    began = time.process_time()
 
     take(image, create_topic(image, NewTopic("a", 4000, 1), topic_id=TOPIC_ID))
 
-    assert time.perf_counter() - began < 0.5  # about 0.005 s; a generous limit for a busy machine
+    assert time.process_time() - began < 0.5  # of a processor; it takes about 0.005 s
     assert len(image.get_topic("a").partitions) == 4000
 
 

@@ -135,7 +135,7 @@ class Handler:
 
 
 async def wait_until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what is waited for is not ours to signal
             await asyncio.sleep(0.001)
 
@@ -169,13 +169,13 @@ class Client:
         await self.writer.drain()
 
     async def receive(self) -> bytes:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             return await self.reader.readexactly(size)
 
     async def wait_closed_by_server(self) -> bytes:
         """What came before the end."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             try:
                 return await self.reader.read()
             except ConnectionError:

@@ -26,7 +26,7 @@ async def leave(work: Coroutine[Any, Any, object], steps: int) -> None:
 
 async def wait_settled(broker: Broker) -> State:
     """The state once nothing is being ended; it gets there by itself."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while (record := await broker.transactions.describe("id")).state.is_prepared:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     return record.state
