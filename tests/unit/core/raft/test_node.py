@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.core.errors import NotController
+from barnabas.core.errors import NotController, UnknownLeaderEpoch
 from barnabas.core.raft.epochs import LAST_EPOCH
 from barnabas.core.raft.log_view import EpochStart, SnapshotId
 from barnabas.core.raft.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse, FetchSnapshotResponse
@@ -211,3 +211,18 @@ def test_the_leader_of_the_last_epoch_leads_it_to_its_end() -> None:
     assert isinstance(restarted.role, Resigned)
     assert restarted.quorum.epoch == LAST_EPOCH
     assert restarted.deadline_ms is None
+
+
+def test_an_observer_whose_leader_answers_has_no_other() -> None:
+    """Its leader was away for a moment, and whom it asked instead is in an older epoch, which somebody led once."""
+    others = VoterSet.of(Voter(KEYS[node_id]) for node_id in (2, 3))
+    node = RaftNode(KEYS[1], "castle", Restored(quorum=QuorumState(7, 2)), dice=Random(1), static_voters=others)
+    [asked] = node.start(0).requests
+    [asked] = node.request_failed(2, asked.request_id, now_ms=1).requests
+    lagging = FetchResponse(epoch=5, leader_id=3, refusal=UnknownLeaderEpoch)
+    node.receive_response(3, asked.request_id, lagging, now_ms=2)
+
+    [asked] = [request for request in node.tick(5000).requests if request.to == 2]
+    node.receive_response(2, asked.request_id, FetchResponse(epoch=7, leader_id=2), now_ms=5001)
+
+    assert node.leadership == (2, 7)
