@@ -24,7 +24,7 @@ _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SPACE: Final = " \t\f"
 _PROPERTY: Final = re.compile(rf"(?P<name>(?:\\.|[^\\=:{_SPACE}])+)[{_SPACE}]*[=:]?[{_SPACE}]*(?P<text>.*)", re.DOTALL)
 
-NOT_SETTINGS: Final = frozenset({"BARNABAS_BOOTSTRAP", "BARNABAS_CLUSTER_DIR"})
+NOT_SETTINGS: Final = frozenset({"BARNABAS_BOOTSTRAP", "BARNABAS_CLIENT_CONFIG", "BARNABAS_CLUSTER_DIR"})
 """Variables that are not settings of a broker: what a client connects to."""
 
 

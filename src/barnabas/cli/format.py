@@ -1,6 +1,8 @@
 """`barnabas format`: make a data directory part of a cluster before its node first starts."""
 
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from barnabas.services.settings.broker_config import BrokerConfig
 
 
-def format_(
+def format_(  # noqa: PLR0913, PLR0917 - one for each option
     cluster_id: Annotated[
         str | None, typer.Option(metavar="ID", help="The id of the cluster; the same on all of its nodes.")
     ] = None,
@@ -41,6 +43,18 @@ def format_(
     no_initial_controllers: Annotated[
         bool, typer.Option("--no-initial-controllers", help="This node joins a cluster that has its voters.")
     ] = False,
+    add_scram: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MECHANISM=[name=USER,password=PASSWORD]",
+            help="A first user of a new cluster (repeatable; the same on each voter). Others can see it in the list of "
+            "processes: --add-scram-file is better.",
+        ),
+    ] = None,
+    add_scram_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with such users, one on a line; - reads them from standard input."),
+    ] = None,
     ignore_formatted: Annotated[
         bool, typer.Option("--ignore-formatted", help="Do nothing if the directory is formatted for this cluster.")
     ] = False,
@@ -73,8 +87,21 @@ def format_(
         controllers=initial_controllers,
         joins_later=no_initial_controllers,
         may_be_formatted=ignore_formatted,
+        users=[*(add_scram or []), *_read_users(add_scram_file)],
     )
     _report(read.log_dirs[0], meta, voters, is_done=is_done, as_json=as_json)
+
+
+def _read_users(file: Path | None) -> list[str]:
+    """The users in a file, one on a line."""
+    if file is None:
+        return []
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidConfig(f"cannot read {file}: {error.strerror}") from None
+    lines = [line.strip() for line in text.splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def _format(
@@ -85,6 +112,7 @@ def _format(
     controllers: str | None,
     joins_later: bool,
     may_be_formatted: bool,
+    users: Sequence[str] = (),
 ) -> tuple["MetaProperties", list[int], bool]:
     """Format; the identity, the voters that were written, and whether anything was."""
     from barnabas.core.metadata.formation import MetaProperties, check_belongs
@@ -100,6 +128,7 @@ def _format(
     voters = formatting.initial_voters(
         config, directory_id, is_standalone=is_standalone, controllers=controllers, joins_later=joins_later
     )
+    records = formatting.make_users(users, SystemDice())
     lock = DirLock(path)
     lock.take()
     try:
@@ -114,7 +143,7 @@ def _format(
             return found, [], False
         given_id = formatting.directory_id_in(voters, config.node_id)
         meta = MetaProperties(cluster_id, config.node_id, given_id or directory_id)
-        formatting.format_directory(disk, path, meta, voters)
+        formatting.format_directory(disk, path, meta, voters, records)
         return meta, list(voters.node_ids), True
     finally:
         lock.release()

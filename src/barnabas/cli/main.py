@@ -21,8 +21,25 @@ if __name__ == "__main__":  # as the installed command: before the rest is loade
     sys.exit()
 
 import typer
+from typer.main import get_command
 
-from barnabas.cli import acl, consume, get, group, layout, output, pipeline, produce, quota, signals, topic, txn
+from barnabas.cli import (
+    acl,
+    consume,
+    get,
+    group,
+    layout,
+    output,
+    pipeline,
+    produce,
+    quota,
+    security,
+    signals,
+    topic,
+    txn,
+    user,
+)
+from barnabas.cli.client_config import add_client_option
 from barnabas.cli.cluster import commands as cluster
 from barnabas.cli.format import format_
 from barnabas.cli.refusals import exit_code_of, say_refused
@@ -43,6 +60,8 @@ app.add_typer(txn.app)
 app.add_typer(acl.app)
 app.add_typer(quota.app)
 app.add_typer(pipeline.app)
+app.add_typer(user.app)
+app.add_typer(security.app)
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.command()(get.get)
@@ -143,8 +162,10 @@ def run(commands: typer.Typer, arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(commands: typer.Typer, arguments: Sequence[str] | None) -> None:
+    command = get_command(commands)
+    add_client_option(command)
     try:
-        commands(arguments, prog_name="barnabas")
+        command(arguments, prog_name="barnabas")
     except BarnabasError as refusal:
         say_refused(refusal)
         sys.exit(1 if isinstance(refusal, InvalidConfig) else exit_code_of(refusal))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
+from barnabas.client.config_file import completed
 from barnabas.client.errors import Unreachable
 from barnabas.client.settings import Settings, parse_bootstrap
 
@@ -50,7 +51,7 @@ class Contact:
 def reach(bootstrap: str, config: Mapping[str, str] | None = None, patience_s: float = 0.0) -> None:
     """Return when a broker at one of these addresses answers; with a timeout of 0, each is tried once."""
     addresses = parse_bootstrap(bootstrap)
-    speaks_plain = "ssl" not in (config or {}).get("security.protocol", "").lower()
+    speaks_plain = "ssl" not in completed(config or {}).get("security.protocol", "").lower()
     deadline = time.monotonic() + patience_s
     while True:
         problems = []

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from barnabas.client.config_file import bootstrap_in_file, completed
 from barnabas.client.errors import translate
 from barnabas.core.errors import InvalidConfig
 
@@ -53,8 +54,8 @@ _RACK: Final = "client.rack"
 
 
 def default_bootstrap() -> str:
-    """The address in the environment, or the local default."""
-    return os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
+    """The address in the environment, or in the client file, or the local default."""
+    return os.environ.get(BOOTSTRAP_VARIABLE) or bootstrap_in_file() or DEFAULT_BOOTSTRAP
 
 
 def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
@@ -74,11 +75,17 @@ def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A cluster's address and the caller's own librdkafka settings."""
+    """A cluster's address and the caller's own librdkafka settings, over those of the client file."""
 
     bootstrap: str
     client_id: str = "barnabas"
-    config: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)  # passwords are in it
+    is_complete: bool = False  # whether the client file was taken into account already
+
+    def __post_init__(self) -> None:
+        if not self.is_complete:
+            object.__setattr__(self, "config", completed(self.config))
+            object.__setattr__(self, "is_complete", True)
 
     def isolation(self, wanted: Isolation | None) -> Isolation:
         """The isolation level of a reader: its own, else the one in the caller's settings, else read_committed."""

@@ -1,7 +1,9 @@
 """The services of one node, made of its settings, its metadata, its logs and the way to its neighbours."""
 
+from collections.abc import Sequence
+
 from barnabas.core.access.rules import Rules
-from barnabas.core.metadata.records import MIN_INSYNC_REPLICAS
+from barnabas.core.metadata.records import MIN_INSYNC_REPLICAS, ScramCredentialRecord
 from barnabas.node.neighbours import Neighbours
 from barnabas.node.ports import Ports
 from barnabas.runtime.broker_lease import BrokerLease
@@ -22,6 +24,7 @@ from barnabas.services.controller import Controller, Formation
 from barnabas.services.controller_partitions import PartitionRules
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
+from barnabas.services.formatting import first_users
 from barnabas.services.group_coordinators import GroupConfig, GroupCoordinators
 from barnabas.services.groups import GroupService
 from barnabas.services.in_sync import InSync
@@ -65,7 +68,7 @@ def build_broker(
     if neighbours is not None:
         lease = logs.replicas.lease = BrokerLease(metadata, ports.clock)
     markers = Markers(served, coordinators, ports.clock)
-    controller = _controller(config, metadata, neighbours)
+    controller = _controller(config, metadata, neighbours, first_users(logs.data_dir.disk, logs.data_dir.path))
     membership = _membership(config, metadata, ports.dice, controller, neighbours, lease)
     producer_ids = ProducerIds(membership)
     alone = OtherBrokers(metadata, None, node_id=config.node_id)
@@ -220,11 +223,17 @@ def _replicas(
     )
 
 
-def _controller(config: BrokerConfig, metadata: MetadataLog, neighbours: Neighbours | None) -> Controller:
+def _controller(
+    config: BrokerConfig,
+    metadata: MetadataLog,
+    neighbours: Neighbours | None,
+    credentials: Sequence[ScramCredentialRecord],
+) -> Controller:
     assert metadata.cluster_id is not None
     formation = Formation(
         cluster_id=metadata.cluster_id,
         min_insync_replicas=config.topic_defaults.get(MIN_INSYNC_REPLICAS),
+        credentials=tuple(credentials),
     )
     return Controller(
         metadata,

@@ -5,6 +5,7 @@ as everybody else. It is accepted here, and not by the loop's own server, which 
 """
 
 import asyncio
+import logging
 import socket
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -94,8 +95,15 @@ class TlsListener:
             )
             is_done = True
         except OSError as error:  # also what OpenSSL says, and that time is over
-            reason = getattr(error, "reason", None) or str(error) or "the client went away"
-            log.warning("closing %s:%s: its TLS handshake failed: %s", *peer, reason, extra={"kind": "TLS"})
+            reason = getattr(error, "reason", None) or str(error)
+            level = logging.WARNING if reason else logging.INFO  # one that only sees whether somebody listens
+            log.log(
+                level,
+                "closing %s:%s: its TLS handshake failed: %s",
+                *peer,
+                reason or "it is gone",
+                extra={"kind": "TLS"},
+            )
         finally:
             self._all.end_handshake(peer, is_done=is_done)
 

@@ -33,6 +33,7 @@ from barnabas.core.metadata.cluster import start_cluster
 from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.isr import IsrChange
+from barnabas.core.metadata.records import ScramCredentialRecord
 from barnabas.core.metadata.sessions import Sessions
 from barnabas.runtime.cluster_metadata import ClusterMetadata, Decide
 from barnabas.runtime.log_lines import get_logger
@@ -77,6 +78,8 @@ class Formation(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     min_insync_replicas: str | None = None
     """As it is given; None for the default."""
+    credentials: tuple[ScramCredentialRecord, ...] = ()
+    """Of the first users."""
 
 
 class Controller:
@@ -145,6 +148,7 @@ class Controller:
                 cluster_id=self._formation.cluster_id,
                 min_insync_replicas=given or str(TopicConfig().min_insync_replicas),
                 features=highest_levels(),
+                credentials=self._formation.credentials,
             )
         )
         self._is_formed = True

@@ -5,21 +5,30 @@ begins anew.
 """
 
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
 
+from barnabas.core.access.scram import NUMBERS, credential_of, salted_password
+from barnabas.core.access.scram_text import parse_user
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.metadata.credentials import alter_credentials
 from barnabas.core.metadata.formation import MetaProperties
+from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.names import METADATA_PARTITION
+from barnabas.core.metadata.records import ScramCredentialRecord, decode_record, encode_record
 from barnabas.core.raft.log_view import BOOTSTRAP_SNAPSHOT
 from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.core.uuids import parse_id
+from barnabas.runtime.dice import Dice
 from barnabas.services.formation import place_of, voter_of
 from barnabas.services.settings.broker_config import BrokerConfig
-from barnabas.storage import meta_properties
+from barnabas.storage import bootstrap_records, meta_properties
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.disk import Disk
 from barnabas.storage.metadata_snapshot import MetadataSnapshots
 from barnabas.storage.names import LOG, parse_partition
+
+SALT_BYTES: Final = 16
 
 
 def initial_voters(
@@ -99,7 +108,13 @@ def _has_log(disk: Disk, directory: str) -> bool:
     return any(name.endswith(LOG) for name in disk.list_dir(directory))
 
 
-def format_directory(disk: Disk, path: str, meta: MetaProperties, voters: VoterSet) -> None:
+def format_directory(
+    disk: Disk,
+    path: str,
+    meta: MetaProperties,
+    voters: VoterSet,
+    users: Sequence[ScramCredentialRecord] = (),
+) -> None:
     """Make a directory that belongs to nobody that of this node; durable when this returns."""
     DataDir(disk, path)  # the checkpoints, and that they are there
     metadata = f"{path}/{METADATA_PARTITION}"
@@ -110,7 +125,32 @@ def format_directory(disk: Disk, path: str, meta: MetaProperties, voters: VoterS
         disk.make_dir(metadata)
         disk.sync_dir(path)
         snapshots.write(BOOTSTRAP_SNAPSHOT, (), voters)
+    if users:
+        bootstrap_records.write(disk, path, [encode_record(each) for each in users])
     meta_properties.write(disk, path, meta)
+
+
+def make_users(texts: Sequence[str], dice: Dice) -> list[ScramCredentialRecord]:
+    """The credentials of the first users of a cluster, of texts as in ``--add-scram``."""
+    made = {}
+    for text in texts:
+        user = parse_user(text)
+        salt = user.salt or dice.token_bytes(SALT_BYTES)
+        salted = user.salted_password or salted_password(user.mechanism, user.password, salt, user.iterations)
+        credential = credential_of(user.mechanism, salted, salt=salt, iterations=user.iterations)
+        record = ScramCredentialRecord(user.name, NUMBERS[user.mechanism], *credential)
+        made[record.user, record.mechanism] = record
+    outcomes = alter_credentials(Image(), (), list(made.values())).reply
+    problem = next((each for each in outcomes.values() if each is not None), None)
+    if problem is not None:
+        raise InvalidConfig(f"--add-scram: {problem}")
+    return list(made.values())
+
+
+def first_users(disk: Disk, path: str) -> list[ScramCredentialRecord]:
+    """The credentials that a directory was formatted with."""
+    found = (decode_record(data) for data in bootstrap_records.read(disk, path))
+    return [each for each in found if isinstance(each, ScramCredentialRecord)]
 
 
 def _remove_interrupted(disk: Disk, metadata: str, names: Sequence[str]) -> None:

@@ -92,7 +92,7 @@ class EmbeddedBroker:
         if self._bus is None:
             from barnabas.client import Bus  # noqa: PLC0415 - whoever brings their own client need not load ours
 
-            self._bus = Bus(self.bootstrap)
+            self._bus = Bus(self.bootstrap, config={"security.protocol": "plaintext"})  # whatever a client file says
         return self._bus
 
     def start(self) -> "EmbeddedBroker":

@@ -1,6 +1,6 @@
 """Decisions about the cluster itself: its id, its nodes, its features, the producer ids it allocates."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -17,6 +17,7 @@ from barnabas.core.metadata.records import (
     FeatureRecord,
     MetadataRecord,
     ProducerIdsRecord,
+    ScramCredentialRecord,
 )
 
 _NO_FEATURES: Final[Mapping[str, int]] = MappingProxyType({})
@@ -30,18 +31,27 @@ def form_cluster(image: Image, cluster_id: str) -> MetadataDecision[str]:
 
 
 def start_cluster(
-    image: Image, *, cluster_id: str, min_insync_replicas: str, features: Mapping[str, int] = _NO_FEATURES
+    image: Image,
+    *,
+    cluster_id: str,
+    min_insync_replicas: str,
+    features: Mapping[str, int] = _NO_FEATURES,
+    credentials: Sequence[ScramCredentialRecord] = (),
 ) -> MetadataDecision[str]:
     """Write what a cluster needs before a node registers; the reply is its `min.insync.replicas`.
 
     `features`: the levels to use from now on, if none of `metadata.version` is in use. A cluster keeps the levels that
     it began with until they are updated, so that a node of a newer version changes nothing by leading.
+
+    `credentials`: of the first users, for a cluster that has no id yet.
     """
     kept = keep_min_insync_replicas(image, min_insync_replicas)
     records: list[MetadataRecord] = [*form_cluster(image, cluster_id).records, *kept.records]
     if METADATA_VERSION not in image.features:
         missing = {name: level for name, level in features.items() if level and name not in image.features}
         records += [FeatureRecord(name, level) for name, level in sorted(missing.items())]
+    if image.cluster_id is None:
+        records += credentials
     return MetadataDecision(records, kept.reply)
 
 

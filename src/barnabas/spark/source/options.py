@@ -34,6 +34,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from barnabas.client.config_file import secured
 from barnabas.core.model import TopicPartition
 from barnabas.spark.source.conditions import OPTION as CONDITIONS
 from barnabas.spark.source.conditions import Conditions, parse_conditions
@@ -133,14 +134,14 @@ class Address:
 
     bootstrap: str
     client_id: str
-    config: dict[str, str]
+    config: dict[str, str] = field(repr=False)  # passwords are in it
 
     @property
     def settings(self) -> "Settings":
         # The client is a good part of a second to import, and Spark makes workers that only look at the options.
         from barnabas.client.settings import Settings
 
-        return Settings(self.bootstrap, self.client_id, self.config)
+        return Settings(self.bootstrap, self.client_id, self.config, is_complete=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +311,7 @@ def _address(given: Mapping[str, str], text: OptionText) -> Address:
     if not all(_HOST_AND_PORT.fullmatch(each) for each in bootstrap.split(",")):
         raise InvalidOption(f"option {option!r} is {bootstrap!r}; it is a list such as 'host:9092,other:9092'")
     client_id = text.text(f"{_KAFKA}client.id") or _CLIENT_ID
-    config = _client_settings(given)
+    config = secured(_client_settings(given))
     if config.get("security.protocol", "plaintext").lower() != "plaintext":
         return Address(bootstrap, client_id, config)
     for setting in sorted(set(config) - {"security.protocol"}):
