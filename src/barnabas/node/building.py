@@ -33,6 +33,7 @@ from barnabas.services.quorum import QuorumService
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.live_config import LiveConfig
+from barnabas.services.subscribers import Subscribers
 from barnabas.services.topics import Topics
 from barnabas.services.transaction_config import TransactionConfig
 from barnabas.services.transactions import TransactionService
@@ -55,6 +56,7 @@ def build_broker(
         topics=topics,
         offload=ports.threads.reads,
         clock=ports.clock,
+        subscribers=Subscribers(access),
     )
     lease = None
     if neighbours is not None:

@@ -21,6 +21,7 @@ from barnabas.core.groups.classic.messages import (
 )
 from barnabas.core.groups.classic.state import ClassicSoft
 from barnabas.core.groups.consumer.messages import ConsumerConfig, ConsumerHeartbeat, ConsumerHeartbeatReply
+from barnabas.core.groups.consumer.regexes import Visible, all_visible
 from barnabas.core.groups.consumer.state import Topics
 from barnabas.core.groups.decision import GroupOutcome, TimerKey
 from barnabas.core.groups.encoding import decode, encode_key, encode_value
@@ -46,13 +47,14 @@ class GroupCoordinator(Coordinator[GroupEntry]):
         soft: ClassicSoft,
         topics: Topics,
         config_of: Callable[[str], ConsumerConfig],
+        visible: Visible = all_visible,
         offload: Offload,
         clock: Clock,
     ) -> None:
         super().__init__(partition, offload=offload, clock=clock)
         self.groups = Groups()
         self.soft = soft
-        self._view = GroupView(self.groups, soft, topics, config_of)
+        self._view = GroupView(self.groups, soft, topics, config_of, visible)
 
     # What members ask
 
