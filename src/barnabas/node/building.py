@@ -41,6 +41,7 @@ from barnabas.services.settings.live_config import LiveConfig
 from barnabas.services.share_fetch import ShareFetch
 from barnabas.services.share_groups import ShareGroups
 from barnabas.services.share_states import LocalShareStates, ShareStateRouter
+from barnabas.services.subscribers import Subscribers
 from barnabas.services.topics import Topics
 from barnabas.services.transaction_config import TransactionConfig
 from barnabas.services.transactions import TransactionService
@@ -63,6 +64,7 @@ def build_broker(
         topics=topics,
         offload=ports.threads.reads,
         clock=ports.clock,
+        subscribers=Subscribers(access),
     )
     lease = None
     if neighbours is not None:

@@ -21,6 +21,7 @@ from barnabas.core.groups.classic.messages import (
 )
 from barnabas.core.groups.classic.state import ClassicSoft
 from barnabas.core.groups.consumer.messages import ConsumerConfig, ConsumerHeartbeat, ConsumerHeartbeatReply
+from barnabas.core.groups.consumer.regexes import Visible, all_visible
 from barnabas.core.groups.consumer.state import Topics
 from barnabas.core.groups.decision import GroupOutcome, TimerKey
 from barnabas.core.groups.encoding import decode, encode_key, encode_value
@@ -48,13 +49,14 @@ class GroupCoordinator(Coordinator[GroupEntry]):
         topics: Topics,
         config_of: Callable[[str], ConsumerConfig],
         share_config_of: Callable[[str], ShareConfig] = lambda _: ShareConfig(),
+        visible: Visible = all_visible,
         offload: Offload,
         clock: Clock,
     ) -> None:
         super().__init__(partition, offload=offload, clock=clock)
         self.groups = Groups()
         self.soft = soft
-        self._view = GroupView(self.groups, soft, topics, config_of, share_config_of)
+        self._view = GroupView(self.groups, soft, topics, config_of, share_config_of, visible)
         self.topics = topics
 
     # What members ask

@@ -9,6 +9,7 @@ import msgspec
 from barnabas.core.groups.classic.messages import ClassicConfig
 from barnabas.core.groups.classic.state import ClassicSoft
 from barnabas.core.groups.consumer.messages import ConsumerConfig
+from barnabas.core.groups.consumer.regexes import all_visible
 from barnabas.core.groups.offsets import OffsetsConfig
 from barnabas.core.groups.share.messages import ShareConfig
 from barnabas.core.metadata.names import OFFSETS_TOPIC
@@ -33,6 +34,7 @@ from barnabas.services.settings.catalogue.group_settings import Bounds, GroupSet
 from barnabas.services.settings.catalogue.share_settings import ShareSettings
 from barnabas.services.settings.internal_topics import MAX_DECISION_BYTES
 from barnabas.services.settings.resolution import resolve_group, resolve_share_group
+from barnabas.services.subscribers import Subscribers
 from barnabas.services.topic_infos import TopicInfos
 from barnabas.services.topics import Topics
 
@@ -125,7 +127,9 @@ class GroupCoordinators(PartitionCoordinators[GroupCoordinator]):
         topics: Topics,
         offload: Offload,
         clock: Clock,
+        subscribers: Subscribers | None = None,
     ) -> None:
+        """`subscribers` says which topics match expressions that members subscribe with; without it all do."""
         super().__init__(
             config.new_topic(), self._coordinator_of, on_loaded=_tell_of_topics, served=served, topics=topics
         )
@@ -135,6 +139,7 @@ class GroupCoordinators(PartitionCoordinators[GroupCoordinator]):
         self._infos = TopicInfos(metadata)
         self._offload = offload
         self._clock = clock
+        self.subscribers = subscribers
         self._names = {topic.topic_id: topic.name for topic in served.by_name.values()}
 
     def configure(self, config: GroupConfig) -> None:
@@ -148,6 +153,7 @@ class GroupCoordinators(PartitionCoordinators[GroupCoordinator]):
             topics=self._infos,
             config_of=self._consumer_config_of,
             share_config_of=self.share_config_of,
+            visible=all_visible if self.subscribers is None else self.subscribers.visible,
             offload=self._offload,
             clock=self._clock,
         )

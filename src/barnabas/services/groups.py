@@ -30,6 +30,7 @@ from barnabas.runtime.turns import in_turns, next_turn, pieces
 from barnabas.services.committing import OFFSETS_PER_TURN, commit_in_pieces
 from barnabas.services.group_coordinators import GroupCoordinators
 from barnabas.services.produce import Admission
+from barnabas.services.session import Session
 
 
 class OpenTransaction(NamedTuple):
@@ -91,11 +92,24 @@ class GroupService:
 
     # Members of the consumer protocol (KIP-848)
 
-    async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
-        """ConsumerGroupHeartbeat."""
+    async def consumer_heartbeat(
+        self, request: ConsumerHeartbeat, client: Session | None = None
+    ) -> ConsumerHeartbeatReply:
+        """ConsumerGroupHeartbeat, of a client: an expression matches only topics that it may see."""
         coordinator = await self._coordinators.of(request.group)
         self._check_room(coordinator, request.group)
-        return await coordinator.consumer_heartbeat(request, new_member_id=str(self._dice.uuid()))
+        subscribers = self._coordinators.subscribers if client is not None else None
+        if subscribers is None or client is None or subscribers.is_idle:
+            return await coordinator.consumer_heartbeat(request, new_member_id=str(self._dice.uuid()))
+        if request.regex:
+            subscribers.note(request.group, request.regex, client)
+        reply = await coordinator.consumer_heartbeat(request, new_member_id=str(self._dice.uuid()))
+        group = coordinator.groups.consumer.get(request.group)
+        member = None if group is None else group.members.get(reply.member_id)
+        regex = None if member is None else member.regex
+        if regex is not None and subscribers.note(request.group, regex, client):
+            coordinator.tell_of_topics(request.group)  # it has joined before a restart, or elsewhere
+        return reply
 
     async def describe_consumer_group(self, group: str) -> DescribedConsumerGroup:
         """ConsumerGroupDescribe; refused if it is not a consumer group."""

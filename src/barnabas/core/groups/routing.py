@@ -28,6 +28,7 @@ from barnabas.core.groups.classic.state import ClassicSoft
 from barnabas.core.groups.consumer import classic_members
 from barnabas.core.groups.consumer import decisions as consumer
 from barnabas.core.groups.consumer.messages import ConsumerConfig, ConsumerHeartbeat, ConsumerHeartbeatReply
+from barnabas.core.groups.consumer.regexes import Visible, all_visible
 from barnabas.core.groups.consumer.state import ConsumerGroup, Topics
 from barnabas.core.groups.decision import REGEX, GroupDecision, GroupOutcome, TimerKey
 from barnabas.core.groups.groups import Groups
@@ -47,6 +48,7 @@ class GroupView(NamedTuple):
     topics: Topics
     config_of: Callable[[str], ConsumerConfig]
     share_config_of: Callable[[str], ShareConfig] = lambda _: ShareConfig()
+    visible: Visible = all_visible
 
     def with_consumers(self, group: str) -> ConsumerGroup | None:
         """The consumer group of that name, if it has members: then requests of classic members are its own."""
@@ -190,7 +192,7 @@ def on_timer(view: GroupView, key: TimerKey, *, now_ms: int) -> GroupOutcome:
     group = view.groups.consumer.get(key.group)
     if group is not None:
         config = view.config_of(key.group)
-        decision = consumer.on_timer(group, key, now_ms=now_ms, topics=view.topics, config=config)
+        decision = consumer.on_timer(group, key, now_ms=now_ms, topics=view.topics, config=config, visible=view.visible)
         return _outcome(view, decision, (), now_ms)
     if key.kind == REGEX:
         return Outcome()
@@ -209,7 +211,9 @@ def on_topics_change(view: GroupView, name: str, *, now_ms: int) -> GroupOutcome
     if group is None:
         return Outcome()
     config = view.config_of(name)
-    decision = consumer.on_metadata_change(group, now_ms=now_ms, topics=view.topics, config=config)
+    decision = consumer.on_metadata_change(
+        group, now_ms=now_ms, topics=view.topics, config=config, visible=view.visible
+    )
     return _outcome(view, decision, (), now_ms)
 
 

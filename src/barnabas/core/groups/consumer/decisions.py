@@ -39,7 +39,7 @@ from barnabas.core.groups.consumer.messages import (
     check_heartbeat,
 )
 from barnabas.core.groups.consumer.reconcile import owns_only
-from barnabas.core.groups.consumer.regexes import check_regex
+from barnabas.core.groups.consumer.regexes import Visible, all_visible, check_regex
 from barnabas.core.groups.consumer.state import ConsumerGroup, MemberState, Topics, tombstones, unmatched_regexes
 from barnabas.core.groups.decision import REBALANCE, REGEX, SESSION, GroupDecision, TimerKey
 from barnabas.core.groups.migration import remove_or_downgrade, upgrade
@@ -262,14 +262,20 @@ def decide_leave(draft: Draft, request: ConsumerHeartbeat) -> GroupDecision[Cons
 
 
 def on_timer(
-    group: ConsumerGroup, key: TimerKey, *, now_ms: int, topics: Topics, config: ConsumerConfig
+    group: ConsumerGroup,
+    key: TimerKey,
+    *,
+    now_ms: int,
+    topics: Topics,
+    config: ConsumerConfig,
+    visible: Visible = all_visible,
 ) -> GroupDecision[bool]:
     """A member's timer has fired, and it is fenced; or expressions are to be matched. The reply says whether the group
     changed.
     """
     draft = Draft(group, topics=topics, config=config, now_ms=now_ms)
     if key.kind == REGEX:
-        return draft.decide(draft.match_regexes(unmatched_regexes(group)))
+        return draft.decide(draft.match_regexes(unmatched_regexes(group), visible))
     is_due = key.member_id in group.members and (
         key.kind != REBALANCE or group.current_of(key.member_id).state == MemberState.UNREVOKED_PARTITIONS
     )
@@ -279,13 +285,13 @@ def on_timer(
 
 
 def on_metadata_change(
-    group: ConsumerGroup, *, now_ms: int, topics: Topics, config: ConsumerConfig
+    group: ConsumerGroup, *, now_ms: int, topics: Topics, config: ConsumerConfig, visible: Visible = all_visible
 ) -> GroupDecision[bool]:
     """Topics have changed: match expressions again and raise the epoch if the group is affected; returns whether."""
     draft = Draft(group, topics=topics, config=config, now_ms=now_ms)
     if not group.members:
         return draft.decide(False)
-    return draft.decide(draft.match_regexes(sorted(group.regexes)))
+    return draft.decide(draft.match_regexes(sorted({*group.regexes, *unmatched_regexes(group)}), visible))
 
 
 def timers_after_load(group: ConsumerGroup, config: ConsumerConfig) -> list[TimerChange]:

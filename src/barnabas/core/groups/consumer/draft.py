@@ -14,7 +14,7 @@ from barnabas.core.coordination import CancelTimer, Decision, SetTimer, TimerCha
 from barnabas.core.groups.consumer.assignors import MemberSpec, assign
 from barnabas.core.groups.consumer.messages import ConsumerConfig
 from barnabas.core.groups.consumer.reconcile import Goal, reconcile
-from barnabas.core.groups.consumer.regexes import match_topics
+from barnabas.core.groups.consumer.regexes import Visible, all_visible, match_topics
 from barnabas.core.groups.consumer.state import (
     ConsumerEntry,
     ConsumerGroup,
@@ -102,12 +102,20 @@ class Draft:
         asked = preferred_assignor(self.state)
         return asked if asked is not None and asked in self.config.assignors else self.config.assignors[0]
 
-    def match_regexes(self, regexes: Iterable[str]) -> bool:
-        """Match expressions with topics, and raise the epoch if the result, or the topics, changed; returns whether."""
+    def match_regexes(self, regexes: Iterable[str], visible: Visible = all_visible) -> bool:
+        """Match expressions with topics, and raise the epoch if the result, or the topics, changed; returns whether.
+
+        Topics that the subscribers may not see do not match. While it is not known who they are, none is added.
+        """
         is_news = False
         for regex in regexes:
-            found = match_topics(regex, self.topics)
             known = self.state.regexes.get(regex)
+            sees = visible(self.state.group, regex)
+            if sees is None:
+                if known is None:
+                    continue
+                sees = frozenset(known.topics).__contains__
+            found = tuple(filter(sees, match_topics(regex, self.topics)))
             if known is None or known.topics != found:
                 self.write(ConsumerRegexRecord(self.state.group, regex, found, time_ms=self.now_ms))
                 is_news |= found != (() if known is None else known.topics)

@@ -35,7 +35,7 @@ async def handle(
         if not broker.access.is_open:
             async for name in in_turns(request.subscribed_topic_names or ()):
                 broker.access.authorize_topic(asked.session, Operation.DESCRIBE, name)
-        reply = await broker.groups.consumer_heartbeat(_request(request, asked))
+        reply = await broker.groups.consumer_heartbeat(_request(request, asked), asked.session)
     except BarnabasError as error:
         return {**refused(error)}
     return {

@@ -1,5 +1,6 @@
 """CreateAcls, DescribeAcls and DeleteAcls: from the request to what clients may do."""
 
+import asyncio
 import json
 import logging
 from typing import Any
@@ -13,6 +14,8 @@ from barnabas.services.audit import log as audit_log
 from barnabas.services.broker import Broker
 from barnabas.services.session import Principal, Session
 from barnabas.wire.apis import (
+    CONSUMER_GROUP_DESCRIBE,
+    CONSUMER_GROUP_HEARTBEAT,
     CREATE_ACLS,
     CREATE_TOPICS,
     DELETE_ACLS,
@@ -260,6 +263,45 @@ def test_who_creates_a_topic_is_told_its_settings_only_with_permission() -> None
         assert told.configs is not None
 
     run(scenario, AUTHORIZING)
+
+
+def test_an_expression_matches_only_topics_that_who_subscribes_with_it_may_see() -> None:
+    async def scenario(broker: Broker) -> None:
+        for name in ("the-open", "the-secret"):
+            await create(broker, name)
+        await make(broker, acl("the-open", operation=8), acl("g", resource_type=3, operation=3))
+
+        epoch = 0
+
+        async def beat(**fields: Any) -> None:
+            nonlocal epoch
+            member = {"group_id": "g", "member_id": "m", "member_epoch": epoch, "rebalance_timeout": 1000}
+            answer = await ask_as(alice(), broker, CONSUMER_GROUP_HEARTBEAT, 1, {**member, **fields})
+            assert answer.error_code.value == 0
+            epoch = answer.member_epoch
+
+        async def read() -> set[str]:
+            for _ in range(3):  # what is matched and assigned comes with the next heartbeats
+                await asyncio.sleep(1)
+                await beat()
+            (group,) = (await ask(broker, CONSUMER_GROUP_DESCRIBE, 1, group_ids=("g",))).groups
+            return {each.topic_name for each in group.members[0].assignment.topic_partitions}
+
+        await beat(subscribed_topic_regex="the-.*", topic_partitions=())
+        assert await read() == {"the-open"}
+        await make(broker, acl("the-new", operation=8), acl("the-later", operation=8))
+        for name in ("the-new", "the-other"):
+            await create(broker, name)
+        assert await read() == {"the-open", "the-new"}
+        subscribers = broker.groups._coordinators.subscribers
+        assert subscribers is not None
+        subscribers._clients.clear()  # as after a restart
+        await create(broker, "the-later")
+        (group,) = (await ask(broker, CONSUMER_GROUP_DESCRIBE, 1, group_ids=("g",))).groups
+        assert "the-later" not in repr(group), "nothing is added before it is known who reads"
+        assert await read() == {"the-open", "the-new", "the-later"}
+
+    run(scenario, AUTHORIZING, is_virtual=True)
 
 
 # The audit log
