@@ -19,12 +19,13 @@ from barnabas.core.records.record import Record, encode_batch
 from barnabas.testing.wire_client import WireClient, metadata_request, produce_request
 from barnabas.wire.apis import METADATA, PRODUCE
 from bench.attack import Attack
+from bench.greedy_clients import GREEDY_CLIENTS
 from bench.large_requests import LARGE_REQUESTS
 from bench.measure import Row
 from bench.rude_connections import RUDE_CONNECTIONS
 from bench.served import Served, served
 
-ATTACKS: Final[Sequence[Attack]] = (*LARGE_REQUESTS, *RUDE_CONNECTIONS)
+ATTACKS: Final[Sequence[Attack]] = (*LARGE_REQUESTS, *RUDE_CONNECTIONS, *GREEDY_CLIENTS)
 MAX_RATIO: Final = 3.0
 """A healthy client may wait so many times as long as alone."""
 
