@@ -13,6 +13,7 @@ from bench import (
     broker,
     broker_start,
     consuming,
+    edges,
     groups,
     processes,
     quorum,
@@ -48,6 +49,7 @@ SUITES: dict[str, Callable[..., Iterator[Row]]] = {
     "replicas": replicas.rows,
     "processes": processes.rows,
     "attacks": attacks.rows,
+    "edges": edges.rows,
     "sendfile": zero_copy.rows,
     "spark": spark.rows,
 }

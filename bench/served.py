@@ -61,6 +61,8 @@ def served(
     with scratch_directory() as scratch:
         sets = [part for setting in settings for part in ("--set", setting)]
         sets += ["--processes", str(processes)] if processes > 1 else []  # an older tree does not know it
+        if tree is None and not any(setting.startswith("http.") for setting in settings):
+            sets += ["--set", "http.listener=off"]  # what is not measured is not there
         start = time.perf_counter()
         process = subprocess.Popen(
             [*BARNABAS, "serve", "--data-dir", str(directory or scratch / "data"), "--listen", "127.0.0.1:0", *sets],

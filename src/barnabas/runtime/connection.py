@@ -22,7 +22,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from time import perf_counter
+from time import perf_counter_ns
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -55,7 +55,7 @@ Work = Coroutine[Any, Any, Answer]
 class Slot:
     """The place of one answer in the order of its connection; the answer is put in once."""
 
-    __slots__ = ("_begun", "_connection", "_counts", "answer", "is_blocking", "on_close", "on_hurry", "size")
+    __slots__ = ("_begun_ns", "_connection", "_counts", "answer", "is_blocking", "on_close", "on_hurry", "size")
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class Slot:
         is_blocking: bool,
         size: int,
         counts: RequestCounts | None = None,
-        begun: float = 0.0,
+        begun_ns: int = 0,
     ) -> None:
         self._connection = connection
         self._counts = counts  # told when the answer is there; None: it was told
-        self._begun = begun
+        self._begun_ns = begun_ns
         self.answer: Answer | None = None
         self.is_blocking = is_blocking
         self.size = size  # bytes of the request
@@ -81,7 +81,7 @@ class Slot:
         self.answer = answer
         self.on_close = self.on_hurry = None  # whoever they are of has this slot
         if self._counts is not None:
-            self._counts.note_answered(self._begun, answer)
+            self._counts.note_answered(self._begun_ns, answer)
         self._connection.answered(self)
 
     def continue_with(self, result: "Answer | Work") -> None:
@@ -363,7 +363,7 @@ class Connection(asyncio.BufferedProtocol):
             )
         ):
             return False
-        begun = perf_counter()
+        begun_ns = perf_counter_ns()
         try:
             result = handler.handle(frame)
         except BarnabasError as error:
@@ -377,7 +377,7 @@ class Connection(asyncio.BufferedProtocol):
             return True
         counts = handler.counts
         if isinstance(result, list):
-            counts.note_answered(begun, result)
+            counts.note_answered(begun_ns, result)
             if self._slots:
                 slot = Slot(self, is_blocking=False, size=0)
                 slot.answer = result
@@ -390,7 +390,7 @@ class Connection(asyncio.BufferedProtocol):
             return True
         is_work = isinstance(result, CoroutineType)  # not `Coroutine`: asking an abstract class takes long
         is_blocking = is_work or not handler.may_overlap(frame)
-        slot = Slot(self, is_blocking=is_blocking, size=len(frame), counts=counts, begun=begun)
+        slot = Slot(self, is_blocking=is_blocking, size=len(frame), counts=counts, begun_ns=begun_ns)
         self._slots.append(slot)
         self._blocking += is_blocking
         self._in_flight += slot.size

@@ -101,7 +101,14 @@ async def list_offsets(
 
 
 async def produce(
-    others: Ask, node_id: int, name: TopicPartition, records: bytes, *, acks: int, timeout_ms: int
+    others: Ask,
+    node_id: int,
+    topic_id: UUID,
+    name: TopicPartition,
+    records: bytes,
+    *,
+    acks: int,
+    timeout_ms: int,
 ) -> ListedOffset:
     """Have a leader append a batch; returns its first offset, and its time if the log gave it one."""
     values: Values = {
@@ -109,7 +116,11 @@ async def produce(
         "acks": acks,
         "timeout": timeout_ms,
         "topic_data": [
-            {"name": name.topic, "partition_data": [{"index": name.partition, "records": records}]},
+            {
+                "name": name.topic,
+                "topic_id": topic_id,  # instead of the name, from version 13 on
+                "partition_data": [{"index": name.partition, "records": records}],
+            },
         ],
     }
     timeout_s = TIMEOUT_S + timeout_ms / 1000

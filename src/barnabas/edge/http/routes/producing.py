@@ -111,7 +111,10 @@ async def _append(
     if leader is None or leader == NO_LEADER:
         raise LeaderNotAvailable(f"nobody leads {name}")
     if not broker.others.is_here(leader):
-        found = await produce_elsewhere(broker.others, leader, name, bytes(data), acks=acks, timeout_ms=TIMEOUT_MS)
+        topic_id = broker.image.get_topic(name.topic).topic_id
+        found = await produce_elsewhere(
+            broker.others, leader, topic_id, name, bytes(data), acks=acks, timeout_ms=TIMEOUT_MS
+        )
         return found.offset, found.timestamp
     topic = TopicData(name.topic, None, [PartitionData(name.partition, memoryview(data))])
     rounds = ProduceRounds(broker.produce, broker.served, broker.access)

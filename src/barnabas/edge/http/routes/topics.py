@@ -117,7 +117,7 @@ def _partition(
         in_sync=list(state.isr),
         start_offset=ends.start_offset if isinstance(ends, Ends) else -1,
         end_offset=ends.end_offset if isinstance(ends, Ends) else -1,
-        sizes=sizes.get((name, state.partition), {}),
+        sizes={node: size for node, size in sizes.get((name, state.partition), {}).items() if node in state.replicas},
         segments=None if log is None else len(log.segments),
         error=None if is_known or not isinstance(ends, BarnabasError) else problem_of(ends),
     )

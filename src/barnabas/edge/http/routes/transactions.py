@@ -70,8 +70,12 @@ async def describe_transaction(context: Context, call: Call) -> models.Transacti
     )
 
 
-def _ms(value: Any) -> int:
-    return round(value.total_seconds() * 1000) if hasattr(value, "total_seconds") else int(value)
+def _ms(value: Any) -> int | None:
+    """Milliseconds of a time or of a span of time; None where there is none."""
+    if value is None:
+        return None
+    seconds = value.total_seconds() if hasattr(value, "total_seconds") else value.timestamp()
+    return None if seconds < 0 else round(seconds * 1000)
 
 
 ROUTES = (
