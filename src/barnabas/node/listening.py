@@ -12,6 +12,8 @@ from barnabas.runtime.connections import Connections
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.own_addresses import Advertised
 from barnabas.runtime.tls import Tls
+from barnabas.services.settings import InvalidSetting
+from barnabas.services.settings.broker_checks import parse_voters
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.catalogue.listener import Listener
 
@@ -46,10 +48,31 @@ def endpoint_of(config: BrokerConfig, listener: Listener, bound: tuple[str, int]
     if advertised is not None:
         host, port = advertised.host, advertised.port or port
     elif listener.host in ANY_HOST:
-        host = socket.gethostname()
+        assert config.is_for_controllers(listener.name)  # see `check_advertised`
+        host, port = parse_voters(config.quorum.controller_quorum_voters)[config.node_id]
     else:
         host = listener.host
     return Endpoint(listener.name, host, port)
+
+
+def check_advertised(config: BrokerConfig) -> None:
+    """Refuse a listener on every address of the machine that does not say at which of them others reach it.
+
+    A name of this machine would be a guess: nobody outside of a container knows it. The address of a voter in a fixed
+    list is in that list.
+    """
+    fixed = config.node_id in parse_voters(config.quorum.controller_quorum_voters)
+    for listener in config.listeners:
+        if listener.host not in ANY_HOST or config.advertised(listener.name) is not None:
+            continue
+        if fixed and config.is_for_controllers(listener.name):
+            continue
+        raise InvalidSetting(
+            "advertised.listeners",
+            f"{listener} listens on every address of this machine, and clients and other nodes have to be told one that "
+            f"they can reach: set advertised.listeners={listener.name}://HOST:{listener.port or 'PORT'} (barnabas serve "
+            f"--advertise HOST:{listener.port or 'PORT'}), or listen on one address",
+        )
 
 
 async def check_resolvable(config: BrokerConfig) -> None:

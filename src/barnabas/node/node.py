@@ -23,7 +23,7 @@ from barnabas.node.building import build_broker
 from barnabas.node.edges import Edges
 from barnabas.node.http import NodeHttp
 from barnabas.node.limits import connection_limits, hold_s, maintenance_config
-from barnabas.node.listening import advertised_elsewhere, bind, check_resolvable, endpoint_of
+from barnabas.node.listening import advertised_elsewhere, bind, check_advertised, check_resolvable, endpoint_of
 from barnabas.node.neighbours import LIMITS, Neighbours, raft_config
 from barnabas.node.ports import Ports
 from barnabas.node.security import NodeSecurity
@@ -64,6 +64,7 @@ class Node:
 
     def __init__(self, config: BrokerConfig, ports: Ports) -> None:
         check_data_dirs(config)
+        check_advertised(config)
         self._ports = ports
         self._shares = None if ports.max_descriptors is None else share(ports.max_descriptors)
         self.config = self._within_shares(config)

@@ -67,11 +67,15 @@ def voter_of(config: BrokerConfig, directory_id: UUID) -> Voter:
         )
     listener = config.controller_listeners[0]
     at = config.advertised(listener.name) or listener
-    host = socket.gethostname() if at.host in _ANY_HOST else at.host
+    if at.host in _ANY_HOST:
+        raise InvalidConfig(
+            f"the listener {listener} of a voter listens on every address of this machine, and other nodes have to be "
+            f"told one that they can reach: set advertised.listeners={listener.name}://HOST:{listener.port}"
+        )
     port = at.port or listener.port
     if not port:
         raise InvalidConfig(f"the listener {listener} of a voter needs a port that other nodes can know")
-    return Voter(ReplicaKey(config.node_id, directory_id), (VoterEndpoint(listener.name, host, port),))
+    return Voter(ReplicaKey(config.node_id, directory_id), (VoterEndpoint(listener.name, at.host, port),))
 
 
 def configured_voters(config: BrokerConfig, meta: MetaProperties) -> VoterSet:

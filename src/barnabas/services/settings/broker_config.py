@@ -94,7 +94,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = (Listener("PLAINTEXT", "127.0.0.1", 9092),)
     advertised_listeners: Annotated[
         tuple[Listener, ...],
-        About(LIST, "The addresses that clients are told to connect to, by listener name. Unset: those listened on."),
+        About(
+            LIST,
+            "The addresses that clients are told to connect to, by listener name. Unset: those listened on; must be set "
+            "for a listener without a host, which is on every address of the machine.",
+        ),
     ] = ()
     log_dirs: Annotated[
         tuple[str, ...],

@@ -170,7 +170,7 @@ def test_a_request_that_is_too_long_is_refused_and_so_is_an_envelope_with_more_r
         with pytest.raises(MalformedRequest):
             caller.send(frame_of(ENVELOPE, 0, bytes(longest)))
 
-    run(frames, config_of(listeners="PLAINTEXT://:9092,CONTROLLER://:9093", controller_listener_names="CONTROLLER"))
+    run(frames, config_of(listeners="PLAINTEXT://h:9092,CONTROLLER://h:9093", controller_listener_names="CONTROLLER"))
 
 
 def test_it_is_not_served_to_clients() -> None:
