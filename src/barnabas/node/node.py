@@ -377,6 +377,7 @@ def _report(broker: Broker, *parts: Reporter) -> None:
         broker.groups,
         broker.transactions,
         broker.produce.record_checks,
+        broker.access,
     )
     if broker.replicas is not None:
         own = (*own, broker.replicas.repairing)
