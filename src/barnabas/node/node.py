@@ -427,6 +427,7 @@ def _report(broker: Broker, *parts: Reporter) -> None:
         broker.shares.fetch.sessions,
         broker.produce.record_checks,
         broker.quotas,
+        broker.access,
     )
     if broker.replicas is not None:
         own = (*own, broker.replicas.repairing)

@@ -19,6 +19,7 @@ from barnabas.core.errors import (
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
 )
+from barnabas.runtime.metrics import Metrics
 from barnabas.services.audit import Audit
 from barnabas.services.session import Session
 
@@ -47,13 +48,21 @@ class Authorizer(Protocol):
 class Access:
     """Asks the authorizer, if there is one."""
 
-    __slots__ = ("_authorizer", "audit", "is_open")
+    __slots__ = ("_authorizer", "audit", "denied", "is_open")
 
     def __init__(self) -> None:
         self.is_open = True  # whether everybody may do everything
         self.audit: Audit | None = None
         """Is told of decisions; None: nobody wants to know. Without an authorizer there are none."""
+        self.denied = 0
+        """How often a client asked for something by name that it may not do."""
         self._authorizer: Authorizer | None = None
+
+    def report(self, metrics: Metrics) -> None:
+        """Name what is counted here."""
+        metrics.counter(
+            "authorizations_denied_total", "Requests, or parts of them, that were not authorized.", lambda: self.denied
+        )
 
     def use(self, authorizer: Authorizer) -> None:
         """Allow only what this authorizer allows."""
@@ -69,6 +78,8 @@ class Access:
         if self._authorizer is None:
             return True
         is_allowed = self._authorizer.allows(session, operation, resource)
+        if not is_allowed:
+            self.denied += 1
         if self.audit is not None:
             self.audit.note(session, operation, resource, is_allowed=is_allowed)
         return is_allowed

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from barnabas.core.errors import BarnabasError, ClusterAuthorizationFailed, FencedLeaderEpoch, UnknownTopicOrPartition
+from barnabas.core.errors import BarnabasError, FencedLeaderEpoch, TopicAuthorizationFailed, UnknownTopicOrPartition
 from barnabas.core.fetched import FetchPartition, FetchRequest
 from barnabas.services.delete_records import delete_records
 from barnabas.services.fetch import Fetch, Found
@@ -318,7 +318,7 @@ def test_a_follower_that_may_fetch_no_longer_is_refused_everything() -> None:
         await follower.settle()
         world.access.use(NothingOn("kafka-cluster"))
         assert await follower.poll() == [0, 1, 2]
-        assert all(isinstance(each, ClusterAuthorizationFailed) for each in follower.told.values())
+        assert all(isinstance(each, TopicAuthorizationFailed) for each in follower.told.values())
 
     run(scenario)
 

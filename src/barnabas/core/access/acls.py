@@ -20,8 +20,8 @@ ALL_OPERATIONS: Final = 2
 WILDCARD: Final = "*"
 """Every resource, in a literal pattern; every host."""
 EVERYBODY: Final = "User:*"
-LONGEST_NAME: Final = 2**15 - 1
-"""Bytes of a name, a principal or a host."""
+LONGEST_NAME: Final = 4096
+"""Characters of a resource name or a principal."""
 
 
 class PatternType(IntEnum):
@@ -82,6 +82,8 @@ class Acl(NamedTuple):
             raise InvalidRequest(f"Invalid permissionType {self.permission}")
         if not self.resource_name:
             raise InvalidRequest("Resource name should not be empty")
+        if len(self.resource_name) > LONGEST_NAME or len(self.principal) > LONGEST_NAME:
+            raise InvalidRequest(f"A resource name or a principal is longer than {LONGEST_NAME} characters")
         if self.resource_type == ResourceType.CLUSTER and self.resource_name != CLUSTER_NAME:
             raise InvalidRequest(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
         if ":" not in self.principal:

@@ -24,6 +24,8 @@ VALID = Acl(2, "orders", 3, "User:alice", "*", 3, 3)
         ({"permission": 1}, "permissionType"),
         ({"permission": 4}, "permissionType"),
         ({"resource_name": ""}, "Resource name should not be empty"),
+        ({"resource_name": "x" * 4097}, "longer than 4096"),
+        ({"principal": "User:" + "x" * 4096}, "longer than 4096"),
         ({"resource_type": 4}, "kafka-cluster"),
         ({"principal": "alice"}, "no colon"),
         ({"host": ""}, "Invalid host"),

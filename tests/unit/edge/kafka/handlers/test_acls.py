@@ -164,7 +164,9 @@ def test_a_client_without_alter_on_the_cluster_changes_no_acl_and_sees_none() ->
         assert [each.error_code.value for each in made.results] == [CLUSTER_REFUSED] * 2
         gone = await ask_as(alice(), broker, DELETE_ACLS, 3, {"filters": [any_filter()]})
         assert [each.error_code.value for each in gone.filter_results] == [CLUSTER_REFUSED]
+        denied = broker.access.denied
         seen = await ask_as(alice(), broker, DESCRIBE_ACLS, 3, any_filter())
+        assert broker.access.denied == denied + 1
         assert (seen.error_code.value, seen.resources) == (CLUSTER_REFUSED, ())
         assert len(broker.image.acls) == 1
 
