@@ -59,7 +59,7 @@ SIMULATIONS_OF_THE_QUORUM := tests/unit/core/raft/test_simulation.py tests/simul
 
 sim: setup ## Run the simulations with many seeds, and the properties with all examples (SEEDS=N, ARGS=quorum|replicas)
 	@TEST_SEEDS=$(SEEDS) RAFT_SEEDS=$(SEEDS) TEST_EXAMPLES=all $(VENV_PYTHON) -m pytest -n $(WORKERS) \
-	    $(patsubst replicas,tests/simulation/test_cluster_replicas.py,$(patsubst quorum,$(SIMULATIONS_OF_THE_QUORUM),$(or $(ARGS),tests/simulation tests/unit/core tests/unit/storage tests/unit/testing)))
+	    $(patsubst replicas,tests/simulation/test_cluster_replicas.py,$(patsubst quorum,$(SIMULATIONS_OF_THE_QUORUM),$(or $(ARGS),tests/simulation tests/unit/core tests/unit/storage tests/unit/testing tests/unit/wire)))
 
 # How long real nodes are killed, paused and cut off; without it: the crashes of Spark. ARGS="--seed 42" repeats a run.
 MINUTES ?=
