@@ -53,13 +53,17 @@ quick: setup ## Run the tests without Spark, real processes and simulations: a f
 # How many seeds each simulation runs.
 SEEDS ?= 200
 
+# What has more examples to try than a run of all tests does, or more seeds.
+SIMULATED := tests/simulation tests/unit/core tests/unit/storage tests/unit/testing tests/unit/wire \
+    tests/unit/edge/kafka/producing tests/conformance/records
+
 # ARGS=quorum: those of the quorum, from Raft alone to clusters of whole nodes.
 SIMULATIONS_OF_THE_QUORUM := tests/unit/core/raft/test_simulation.py tests/simulation/test_quorum.py \
     tests/simulation/test_wire_quorum.py tests/simulation/test_cluster_quorum.py
 
 sim: setup ## Run the simulations with many seeds, and the properties with all examples (SEEDS=N, ARGS=quorum|replicas)
 	@TEST_SEEDS=$(SEEDS) RAFT_SEEDS=$(SEEDS) TEST_EXAMPLES=all $(VENV_PYTHON) -m pytest -n $(WORKERS) \
-	    $(patsubst replicas,tests/simulation/test_cluster_replicas.py,$(patsubst quorum,$(SIMULATIONS_OF_THE_QUORUM),$(or $(ARGS),tests/simulation tests/unit/core tests/unit/storage tests/unit/testing)))
+	    $(patsubst replicas,tests/simulation/test_cluster_replicas.py,$(patsubst quorum,$(SIMULATIONS_OF_THE_QUORUM),$(or $(ARGS),$(SIMULATED))))
 
 # How long real nodes are killed, paused and cut off; without it: the crashes of Spark. ARGS="--seed 42" repeats a run.
 MINUTES ?=

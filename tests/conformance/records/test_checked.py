@@ -10,9 +10,10 @@ from barnabas.core.records.checking import OK, check_records
 from barnabas.core.records.record import Record, decode_batch, encode_batch
 from tests.conformance.broker.clients import kafka
 from tests.conformance.records.test_consumers import consume_with_librdkafka, served_to
+from tests.support.examples import examples
 
 NOW_MS = 1_700_000_000_000
-FORGED = 20_000
+FORGED = examples(20_000)
 
 
 def forged(rng: random.Random) -> bytearray:

@@ -18,12 +18,13 @@ from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.fetch import FetchedPartition, FetchedTopic, write_fetch, write_fetch_in_steps
 from barnabas.wire.fetch_request import MAX_PARTITIONS, read_fetch, read_fetch_in_steps
 from barnabas.wire.frame import write_uvarint
+from tests.support.examples import examples
 from tests.support.served import versions_of
 from tests.unit.wire.kio_values import decode_response, encode, endpoints_of, requests, responses
 
 T = TypeVar("T")
 VERSIONS = versions_of(FETCH)
-FEW = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow])
 NO_ID = UUID(int=0)
 
 
@@ -106,7 +107,7 @@ def test_a_request_is_read_in_steps_as_it_is_at_once(version: int, monkeypatch: 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_truncation_is_malformed_and_nothing_else(version: int) -> None:
     @given(requests(FETCH, version))
-    @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow])
     def check(entity: Any) -> None:
         whole = encode(entity)
         padded = memoryview(whole + b"\x01" * 64)

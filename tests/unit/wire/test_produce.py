@@ -23,11 +23,12 @@ from barnabas.wire.produce import (
     write_produce,
     write_single,
 )
+from tests.support.examples import examples
 from tests.support.served import versions_of
 from tests.unit.wire.kio_values import decode_response, encode, endpoints_of, requests, responses
 
 VERSIONS = versions_of(PRODUCE)
-FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=examples(24), suppress_health_check=[HealthCheck.too_slow])
 
 
 def as_kio_has_it(request: ProduceRequest) -> Any:
@@ -95,7 +96,7 @@ def test_the_short_way_reads_the_same_or_nothing(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_truncation_is_malformed_and_nothing_else(version: int) -> None:
     @given(requests(PRODUCE, version))
-    @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow])
     def check(entity: Any) -> None:
         whole = encode(entity)
         # Within a longer buffer too: what lies behind the end is another request.

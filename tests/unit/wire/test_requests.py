@@ -23,10 +23,11 @@ from barnabas.wire.apis import (
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.frame import RequestHeader, read_request_header, write_uvarint
 from barnabas.wire.requests import MAX_ELEMENTS, read_request, read_request_in_steps
+from tests.support.examples import examples
 from tests.support.served import SERVED, SERVED_APIS
 from tests.unit.wire.kio_values import API_VERSIONS, IDS, encode, plain, requests
 
-FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow])
 
 BAD_BYTES = [b"\x00", b"\xff", b"\xff\xff\xff\xff\x0f", b"\x7f", b"\x80"]
 
@@ -68,7 +69,7 @@ def test_few_elements_of_many_bytes_are_read_in_many_steps() -> None:
 @pytest.mark.parametrize(("api", "version"), API_VERSIONS, ids=IDS)
 def test_every_truncation_is_malformed_and_nothing_else(api: Api, version: int) -> None:
     @given(requests(api, version))
-    @settings(max_examples=3, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.too_slow])
     def check(entity: Any) -> None:
         body = encode(entity)
         for end in range(len(body)):

@@ -10,13 +10,14 @@ from kio.index import load_response_schema
 from barnabas.wire.apis import APIS, Api
 from barnabas.wire.frame import MAX_STRING_BYTES
 from barnabas.wire.responses import write_response
+from tests.support.examples import examples
 from tests.unit.wire.kio_values import API_VERSIONS, IDS, decode_response, encode, plain, responses
 
 
 @pytest.mark.parametrize(("api", "version"), API_VERSIONS, ids=IDS)
 def test_every_response_is_written_as_kio_writes_it(api: Api, version: int) -> None:
     @given(responses(api, version))
-    @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow])
     def check(response: Any) -> None:
         written = bytes(write_response(api.key, version, plain(response)))
         assert written == encode(response)

@@ -21,12 +21,13 @@ from barnabas.wire.reading_values import Body
 from barnabas.wire.requests import frame_request, read_request, write_request, write_request_in_steps
 from barnabas.wire.responses import MAX_ELEMENTS, read_response, read_response_in_steps, write_response
 from barnabas.wire.schemas import known_versions, request_schema
+from tests.support.examples import examples
 from tests.support.served import SERVED
 from tests.unit.wire.kio_values import encode, entities, plain
 
 EVERY = [(key, version) for key, name in sorted(api_key_map.items()) for version in sorted(schema_name_map[name])]
 IDS = [f"{api_key_map[key]}-v{version}" for key, version in EVERY]
-FEW = settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow])
 BAD_BYTES = [b"\x00", b"\xff", b"\xff\xff\xff\xff\x0f", b"\x7f", b"\x80"]
 VOTE = 52
 FETCH_SNAPSHOT = 59

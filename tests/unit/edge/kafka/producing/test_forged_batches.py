@@ -14,11 +14,12 @@ from barnabas.core.records.record import Record, decode_batch, encode_batch
 from barnabas.services.broker import Broker
 from tests.conformance.broker.clients import kafka
 from tests.conformance.records.test_checked import has_text_keys
+from tests.support.examples import examples
 from tests.support.ports import NOW_MS
 from tests.unit.edge.kafka.calling import Caller
 from tests.unit.edge.kafka.support import create, run
 
-FORGED = 1500
+FORGED = examples(1500)
 PLACES = (  # of the numbers in a header that are under the checksum, with their sizes
     (21, ">h"),  # attributes
     (23, ">i"),  # last offset delta
