@@ -11,7 +11,9 @@ import time
 from typing import Any, Final
 
 from confluent_kafka import Producer, ShareConsumer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 import barnabas
@@ -67,9 +69,10 @@ class Worker(threading.Thread):
             messages = [each for each in consumer.poll(0.5) or () if each.error() is None]
             by_partition: dict[int, list[int]] = {}
             for message in messages:
-                job = int(message.value())
+                job, partition = int(message.value() or b""), message.partition()
+                assert partition is not None
                 self._history.deliver(job)
-                by_partition.setdefault(message.partition(), []).append(job)
+                by_partition.setdefault(partition, []).append(job)
                 consumer.acknowledge(message)
             if messages:
                 self._commit(consumer, by_partition)

@@ -31,8 +31,9 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 
 `metadata.version` has the numbers of Kafka 3.3 to 4.3, and decides what is written to the metadata log.
 `group.version` 1 is that there are consumer groups (KIP-848), `transaction.version` 2 that each transaction has an
-epoch of its own (KIP-890), `share.version` 1 that there are share groups (KIP-932). `eligible.leader.replicas.version` 1 (KIP-966) is that the cluster has one
-`min.insync.replicas` for all its nodes, and that replicas which leave a smaller ISR stay eligible to lead.
+epoch of its own (KIP-890), `share.version` 1 that there are share groups (KIP-932). `eligible.leader.replicas.version`
+1 (KIP-966) is that the cluster has one `min.insync.replicas` for all its nodes, and that replicas which leave a smaller
+ISR stay eligible to lead.
 """
 
 _NOT_THERE: Final = (0, 0)

@@ -7,7 +7,8 @@ from typing import Any
 from barnabas.services.broker import Broker
 from barnabas.services.session import Session
 from barnabas.wire import apis
-from tests.unit.edge.kafka.support import NOW_MS, ask, ask_as, config_of, create, new_session, produce
+from tests.support.ports import NOW_MS
+from tests.unit.edge.kafka.support import ask, ask_as, config_of, create, new_session, produce
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 GROUP_RESOURCE = 32
@@ -159,3 +160,12 @@ async def begin(broker: Broker, *, partitions: int = 1, records: int = 10, batch
 
 async def pass_time(seconds: float) -> None:
     await asyncio.sleep(seconds)
+
+
+async def wait_let_go(broker: Broker, group: str = "g") -> None:
+    """Return when nothing of a group is in memory."""
+    for _ in range(10_000):
+        if not broker.shares.led.of_group(group):
+            return
+        await asyncio.sleep(0)
+    raise AssertionError(f"group '{group}' is still in memory")

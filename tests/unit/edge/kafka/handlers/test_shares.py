@@ -1,13 +1,16 @@
 """ShareFetch and ShareAcknowledge: delivery, locks, sessions, and what is refused."""
 
 import asyncio
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from barnabas.core.records.record import decode_records, read_header
+from barnabas.core.records.batch import read_header
+from barnabas.core.records.record import decode_records
 from barnabas.services.broker import Broker
 from barnabas.wire import apis
+from tests.support.ports import NOW_MS
 from tests.unit.edge.kafka.handlers.sharing import (
     ACCEPT,
     GAP,
@@ -22,8 +25,9 @@ from tests.unit.edge.kafka.handlers.sharing import (
     partition_of,
     pass_time,
     set_group,
+    wait_let_go,
 )
-from tests.unit.edge.kafka.support import NOW_MS, ask, produce, run
+from tests.unit.edge.kafka.support import ask, config_of, produce, run
 
 
 def shares(broker: Broker) -> int:
@@ -194,16 +198,13 @@ def test_a_partition_is_forgotten_when_its_last_session_is() -> None:
         await member.acquire()
         assert shares(broker) == 1
         member.session.close()
-        while shares(broker):
-            await asyncio.sleep(0)
+        await wait_let_go(broker)
         assert await Member(broker, "other").acquire() == [(0, 9, 2)]  # its count was written
 
     run(scenario, QUICK)
 
 
 def test_there_are_at_most_so_many_sessions() -> None:
-    from tests.unit.edge.kafka.support import config_of  # noqa: PLC0415
-
     async def scenario(broker: Broker) -> None:
         member = await begin(broker)
         await member.acquire()
@@ -257,8 +258,7 @@ def test_a_group_begins_at_the_end_unless_it_says_otherwise_and_stays_there() ->
         assert await member.acquire() == []
         await produce(broker, "t", NOW_MS)
         member.session.close()
-        while shares(broker):
-            await asyncio.sleep(0)
+        await wait_let_go(broker)
         assert await Member(broker).acquire() == [(10, 10, 1)]  # and not at the end of now
 
     run(scenario, QUICK)
@@ -323,8 +323,7 @@ def test_a_gap_is_acknowledged_and_everything_survives_loading_again() -> None:
         await member.acquire()
         await member.acknowledge({0: [(1, 2, [GAP, ACCEPT]), (4, 4, [RELEASE])]})
         member.session.close()
-        while shares(broker):
-            await asyncio.sleep(0)
+        await wait_let_go(broker)
         other = Member(broker, "other")
         assert await other.acquire() == [(0, 0, 2), (3, 5, 2)]
 
@@ -335,7 +334,7 @@ def test_a_request_that_renews_must_not_fetch() -> None:
     async def scenario(broker: Broker) -> None:
         member = await begin(broker)
         await member.acquire()
-        nothing = {"max_bytes": 0, "min_bytes": 0, "max_records": 0, "max_wait": 0}
+        nothing: dict[str, Any] = {"max_bytes": 0, "min_bytes": 0, "max_records": 0, "max_wait": 0}
         assert (await member.fetch(is_renew_ack=True)).error_code == 42
         answer = await member.fetch(acks={0: [(0, 9, [RENEW])]}, is_renew_ack=True, **nothing)
         assert ack_code(answer) == 0
