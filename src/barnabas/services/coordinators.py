@@ -104,6 +104,11 @@ class PartitionCoordinators(Generic[C]):
                 if index not in self._by_partition and self._partition(index).has_log:
                     self._get(index)
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether there is no topic, and nothing of it is coordinated here."""
+        return not self._by_partition and self._topic.name not in self._served.by_name
+
     def is_led(self, index: int) -> bool:
         """Whether this node leads a partition of the topic."""
         topic = self._served.by_name.get(self._topic.name)

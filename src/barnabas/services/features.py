@@ -10,28 +10,30 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from barnabas.core.errors import InvalidUpdateVersion
+from barnabas.core.errors import InvalidUpdateVersion, UnsupportedVersion
 from barnabas.core.metadata.cluster import set_feature
 from barnabas.core.metadata.decision import MetadataDecision
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.levels import FIRST_LEVEL, LATEST_LEVEL, METADATA_VERSION, SEVERAL_NODES, level_of
 
 KRAFT_VERSION: Final = "kraft.version"
+SHARE_VERSION: Final = "share.version"
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
     KRAFT_VERSION: (0, 1),
     METADATA_VERSION: (FIRST_LEVEL, LATEST_LEVEL),
-    "share.version": (0, 1),
+    SHARE_VERSION: (0, 1),
     "transaction.version": (0, 2),
 }
 """The levels of each feature.
 
 `metadata.version` has the numbers of Kafka 3.3 to 4.3, and decides what is written to the metadata log.
 `group.version` 1 is that there are consumer groups (KIP-848), `transaction.version` 2 that each transaction has an
-epoch of its own (KIP-890). `eligible.leader.replicas.version` 1 (KIP-966) is that the cluster has one
-`min.insync.replicas` for all its nodes, and that replicas which leave a smaller ISR stay eligible to lead.
+epoch of its own (KIP-890), `share.version` 1 that there are share groups (KIP-932). `eligible.leader.replicas.version`
+1 (KIP-966) is that the cluster has one `min.insync.replicas` for all its nodes, and that replicas which leave a smaller
+ISR stay eligible to lead.
 """
 
 _NOT_THERE: Final = (0, 0)
@@ -61,8 +63,26 @@ def highest_levels() -> dict[str, int]:
 
 def finalized_features(image: Image, *, kraft_version: int) -> dict[str, int]:
     """The level of each feature that is in use; one whose level is 0 is left out, as in Kafka."""
-    levels = highest_levels() | image.features | {KRAFT_VERSION: kraft_version}
+    levels = highest_levels() | image.features | {KRAFT_VERSION: kraft_version, SHARE_VERSION: share_level(image)}
     return {name: level for name, level in levels.items() if level > 0}
+
+
+def share_level(image: Image) -> int:
+    """The level of `share.version`. A cluster that is older than the feature has it once every node knows it: another
+    could not read what is written of share groups.
+    """
+    recorded = image.features.get(SHARE_VERSION)
+    if recorded is not None:
+        return recorded
+    _, highest = SUPPORTED_FEATURES[SHARE_VERSION]
+    known = [{name: most for name, _, most in node.features} for node in image.nodes.values() if node.features]
+    return min((each.get(SHARE_VERSION, 0) for each in known), default=highest)
+
+
+def check_shares(image: Image) -> None:
+    """Refuse what needs share groups while there are none in this cluster."""
+    if share_level(image) == 0:
+        raise UnsupportedVersion("share groups need share.version 1, which not every broker of this cluster knows")
 
 
 def update_features(image: Image, updates: Sequence[FeatureUpdate], *, kraft_version: int) -> MetadataDecision[None]:

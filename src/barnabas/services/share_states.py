@@ -104,6 +104,8 @@ class LocalShareStates:
 
     def apply(self, records: Sequence[MetadataRecord]) -> None:
         """Leaders may have changed, and topics may have been deleted: their states go with them."""
+        if self._coordinators.is_unused:
+            return
         removed = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
         if removed or any(isinstance(record, PartitionRecord) for record in records):
             self._coordinators.follow()

@@ -244,6 +244,7 @@ FEATURES = (
     ("eligible.leader.replicas.version", 0, 1),
     ("group.version", 0, 1),
     (METADATA_VERSION, 7, LATEST_LEVEL),
+    ("share.version", 0, 1),
     ("transaction.version", 0, 2),
 )
 

@@ -248,10 +248,12 @@ async def _broker(
         broker.served.start(tasks)
         broker.groups.start(tasks)
         broker.transactions.start(tasks)
+        broker.shares.start(tasks)
         flushing = tasks.create_task(logs.flusher.run())
         yield broker
         broker.groups.close()
         broker.transactions.close()
+        broker.shares.close()
         peers.close()
         await connections.close(grace_s=0)
         await broker.served.wait_all_removed()

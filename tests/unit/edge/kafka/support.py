@@ -75,10 +75,12 @@ async def serving(
         await node._join(broker, ENDPOINTS, data_dir)
         broker.groups.start(tasks)
         broker.transactions.start(tasks)
+        broker.shares.start(tasks)
         flushing = tasks.create_task(logs.flusher.run())
         yield broker
         broker.groups.close()
         broker.transactions.close()
+        broker.shares.close()
         await broker.served.wait_all_removed()
         await metadata.close()
         flushing.cancel()

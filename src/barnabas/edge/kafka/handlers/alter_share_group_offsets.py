@@ -18,6 +18,7 @@ from barnabas.edge.kafka.handlers.sharing import code_of, text_of
 from barnabas.edge.kafka.registry import serves
 from barnabas.services.access import refusal_of
 from barnabas.services.broker import Broker
+from barnabas.services.features import check_shares
 from barnabas.services.session import Session
 from barnabas.wire.apis import ALTER_SHARE_GROUP_OFFSETS
 
@@ -36,6 +37,7 @@ async def handle(
     }
     allowed = {name: found for name, found in wanted.items() if _may(broker, asked.session, name)}
     try:
+        check_shares(broker.image)
         broker.access.authorize(asked.session, Operation.READ, group_of(request.group_id))
         outcomes = await broker.shares.groups.alter_offsets(request.group_id, allowed)
     except BarnabasError as error:

@@ -16,6 +16,7 @@ from barnabas.edge.kafka.handlers.outcome import refused
 from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
+from barnabas.services.features import check_shares
 from barnabas.wire.apis import SHARE_GROUP_HEARTBEAT
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ async def handle(
 ) -> message.ShareGroupHeartbeatResponse:
     """See the module."""
     try:
+        check_shares(broker.image)
         broker.access.authorize(asked.session, Operation.READ, group(request.group_id))
         if not broker.access.is_open:
             async for name in in_turns(request.subscribed_topic_names or ()):

@@ -198,7 +198,10 @@ def test_validating_alters_nothing() -> None:
         (BROKER, "2", setting("log.retention.ms", "3"), 42),
         (METRICS, "m", setting("interval.ms", "1000"), 42),
         (GROUP, "", setting("consumer.session.timeout.ms", "50000"), 42),
-        (GROUP, "g", setting("share.session.timeout.ms", "50000"), 40),
+        (GROUP, "g", setting("streams.session.timeout.ms", "50000"), 40),
+        (GROUP, "g", setting("share.session.timeout.ms", "70000"), 40),
+        (GROUP, "g", setting("share.auto.offset.reset", "by_duration:x"), 40),
+        (GROUP, "g", setting("share.isolation.level", "snapshot"), 40),
         (GROUP, "g", setting("consumer.session.timeout.ms", "soon"), 40),
         (GROUP, "g", setting("consumer.session.timeout.ms", "44999"), 40),
         (GROUP, "g", setting("consumer.session.timeout.ms", "60001"), 40),
@@ -298,11 +301,24 @@ def test_what_has_settings_is_listed() -> None:
     run(scenario)
 
 
+SHARE_DEFAULTS = {
+    "share.auto.offset.reset": ("latest", 5),
+    "share.delivery.count.limit": ("5", 5),
+    "share.heartbeat.interval.ms": ("5000", 5),
+    "share.isolation.level": ("read_uncommitted", 5),
+    "share.partition.max.record.locks": ("2000", 5),
+    "share.record.lock.duration.ms": ("30000", 5),
+    "share.renew.acknowledge.enable": ("true", 5),
+    "share.session.timeout.ms": ("45000", 5),
+}
+
+
 def test_a_group_is_described_with_its_own_settings_over_those_of_the_broker() -> None:
     async def scenario(broker: Broker) -> None:
         assert await alter(broker, GROUP, "g", setting("consumer.session.timeout.ms", "50000")) == 0
         found = await described(broker, GROUP, "g")
         assert {name: (each.value, each.config_source) for name, each in found.items()} == {
+            **SHARE_DEFAULTS,
             "consumer.assignment.interval.ms": ("1000", 5),
             "consumer.assignor.offload.enable": ("true", 5),
             "consumer.heartbeat.interval.ms": ("6000", 4),

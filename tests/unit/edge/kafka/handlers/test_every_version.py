@@ -21,6 +21,23 @@ PARTITIONS = [
 ]
 GROUP = {"group_id": "g", "member_id": "m", "generation_id": -1, "generation_id_or_member_epoch": -1}
 PRODUCER = {"transactional_id": "t", "producer_id": 0, "producer_epoch": 0, "coordinator_epoch": 0}
+SHARE: dict[str, Any] = {
+    "group_id": "s",
+    "member_id": "m",
+    "max_wait": 0,
+    "max_bytes": 1000,
+    "max_records": 10,
+    "topics": [
+        {
+            "topic_id": UUID(int=5),
+            "partitions": [{"partition_index": 0, "acknowledgement_batches": ()}],
+        }
+    ],
+}
+STATES: dict[str, Any] = {
+    "group_id": "s",
+    "topics": [{"topic_id": UUID(int=5), "partitions": [{"partition": 0, "state_batches": ()}]}],
+}
 METADATA = {"topic_name": "__cluster_metadata"}
 RESOURCES: list[dict[str, Any]] = [
     {
@@ -54,6 +71,31 @@ REQUESTS: dict[Api, list[dict[str, Any]]] = {
         {**GROUP, "member_epoch": 9, "rebalance_timeout": 10_000},
     ],
     apis.CONSUMER_GROUP_DESCRIBE: [{"group_ids": ("g", "there"), "include_authorized_operations": True}],
+    apis.SHARE_GROUP_HEARTBEAT: [
+        {**GROUP, "group_id": "s", "member_epoch": 0, "subscribed_topic_names": ("there",)},
+        {**GROUP, "group_id": "s", "member_epoch": 9},
+    ],
+    apis.SHARE_GROUP_DESCRIBE: [{"group_ids": ("s", "g", "nobody"), "include_authorized_operations": True}],
+    apis.SHARE_FETCH: [{**SHARE, "share_session_epoch": epoch} for epoch in (0, 1, 9)],
+    apis.SHARE_ACKNOWLEDGE: [{**SHARE, "share_session_epoch": epoch} for epoch in (0, 9)],
+    apis.INITIALIZE_SHARE_GROUP_STATE: [STATES],
+    apis.READ_SHARE_GROUP_STATE: [STATES],
+    apis.WRITE_SHARE_GROUP_STATE: [STATES],
+    apis.DELETE_SHARE_GROUP_STATE: [STATES],
+    apis.READ_SHARE_GROUP_STATE_SUMMARY: [STATES],
+    apis.DESCRIBE_SHARE_GROUP_OFFSETS: [
+        {"groups": [{"group_id": "s", "topics": topics}, {"group_id": "nobody", "topics": topics}]}
+        for topics in (None, [{"topic_name": "there", "partitions": (0, 7)}])
+    ],
+    apis.ALTER_SHARE_GROUP_OFFSETS: [
+        {
+            "group_id": "s2",
+            "topics": [{"topic_name": name, "partitions": PARTITIONS} for name in ("there", "not-there")],
+        }
+    ],
+    apis.DELETE_SHARE_GROUP_OFFSETS: [
+        {"group_id": group, "topics": [{"topic_name": "there"}, {"topic_name": "not-there"}]} for group in ("s2", "no")
+    ],
     apis.API_VERSIONS: [
         {"client_software_name": "test", "client_software_version": "1.0"},
         {"client_software_name": "", "client_software_version": "1.0"},
