@@ -1,7 +1,7 @@
 """Telling the service manager that a node is ready, or stops: `Type=notify` of systemd.
 
-A datagram to the socket in ``NOTIFY_SOCKET``, as sd_notify(3) describes it. Without that variable nothing is done. Nobody
-waits for an answer, and a manager that is gone is no reason to fail.
+A datagram to the socket in ``NOTIFY_SOCKET``, as sd_notify(3) describes it. Without that variable nothing is done.
+Nobody waits for an answer, and a manager that is gone is no reason to fail.
 """
 
 import os
