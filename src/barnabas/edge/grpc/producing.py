@@ -144,14 +144,14 @@ class Producing:
         is_large: bool,
     ) -> _Sending:
         """The batches of a request."""
-        records = request.records
+        records, total_bytes = list(request.records), request.ByteSize()
         if len(records) > MAX_RECORDS:
             raise InvalidRequest(f"a request has {len(records)} records; the maximum is {MAX_RECORDS}")
         count, now_ms = len(self._broker.image.get_topic(wish.topic).partitions), self._broker.clock.now_ms()
 
         def encode() -> list[NewBatch]:
             chosen = choose_partitions(records, partition_count=count, turn=turn, is_round_robin=wish.is_round_robin)
-            return encode_batches(records, chosen, now_ms=now_ms, codec=wish.codec)
+            return encode_batches(records, chosen, now_ms=now_ms, codec=wish.codec, total_bytes=total_bytes)
 
         batches = await self._broker.threads.compute.run(encode) if is_large else encode()
         size = sum(len(each.data) for each in batches)
