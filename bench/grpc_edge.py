@@ -6,7 +6,7 @@ processor time of the broker for a million records does not.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import grpc
@@ -55,10 +55,11 @@ def rows(*, quick: bool) -> Iterator[Row]:
         few = count // 100
         took = _timed(lambda: _produce_one_by_one(stub, few))
         yield Row("produce over gRPC, calls with one record in turn", f"{few / took:,.0f} calls/s")
-        for name, work in (
-            ("gRPC", lambda: _produce_grpc(stub, count)),
-            ("Kafka", lambda: _produce_kafka(broker, count)),
-        ):
+        sides: dict[str, Callable[[], None]] = {
+            "gRPC": lambda: _produce_grpc(stub, count),
+            "Kafka": lambda: _produce_kafka(broker, count),
+        }
+        for name, work in sides.items():
             used = broker.processor_s()
             work()
             used = broker.processor_s() - used
@@ -86,7 +87,7 @@ def _row(name: str, compared: Compared) -> Row:
     return Row(name, f"{compared.ours:,.0f}/s", f"{compared.limit:,.0f}/s", compared.ratio)
 
 
-def _timed(work: Any) -> float:
+def _timed(work: Callable[[], None]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start

@@ -16,8 +16,10 @@ from barnabas.v1 import bus_pb2
 
 MAX_BATCH_BYTES: Final = 900_000
 """How large a batch is made, by the bytes of its records: a topic takes a megabyte unless it is set otherwise."""
-MAX_RECORDS: Final = 100_000
-"""Of one request: each has an outcome of its own in the answer."""
+MAX_RECORDS: Final = 10_000
+"""Of one request: each has an outcome of its own in the answer, which takes the loop a microsecond."""
+MANY_RECORDS: Final = 1_000
+"""More are encoded on a thread."""
 _OVERHEAD: Final = 24  # lengths, deltas: an upper bound for most records
 
 CODECS: Final = {
