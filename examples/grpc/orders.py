@@ -1,7 +1,7 @@
 """Writes orders over one stream, and reads them as a member of a group, over gRPC.
 
-    barnabas serve --set grpc.listener=127.0.0.1:9095
-    python examples/grpc/orders.py 127.0.0.1:9095
+barnabas serve --set grpc.listener=127.0.0.1:9095
+python examples/grpc/orders.py 127.0.0.1:9095
 """
 
 import queue

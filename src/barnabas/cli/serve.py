@@ -18,6 +18,7 @@ gc.disable()
 from barnabas.cli import output, signals  # noqa: E402
 from barnabas.cli.processes.plan import check_count  # noqa: E402
 from barnabas.cli.refusals import exit_code_of, say_refused  # noqa: E402
+from barnabas.cli.service_manager import READY, STOPPING, notify  # noqa: E402
 from barnabas.config import load  # noqa: E402
 from barnabas.core.errors import BarnabasError, DataDirLost, InvalidConfig, StorageError  # noqa: E402
 from barnabas.node import Node, Ports, check_data_dirs, check_protected  # noqa: E402
@@ -148,11 +149,16 @@ async def _run(config: BrokerConfig, on_ready: Callable[[Node], None]) -> None:
     node = Node(config, ports)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, node.stop)
+        loop.add_signal_handler(number, _stop, node)
     try:
         await node.run(lambda node: _begin(node, on_ready))
     finally:
         ports.close()
+
+
+def _stop(node: Node) -> None:
+    notify(STOPPING, "hands over what it leads")
+    node.stop()
 
 
 def _begin(node: Node, on_ready: Callable[[Node], None]) -> None:
@@ -167,6 +173,7 @@ def _say_ready(node: Node) -> None:
         f"barnabas node {node.config.node_id} is ready on {addresses} (data in {node.config.log_dirs[0]})",
         flush=True,
     )
+    notify(READY, f"ready on {addresses}")
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

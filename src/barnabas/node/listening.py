@@ -69,9 +69,9 @@ def check_advertised(config: BrokerConfig) -> None:
             continue
         raise InvalidSetting(
             "advertised.listeners",
-            f"{listener} listens on every address of this machine, and clients and other nodes have to be told one "
-            f"that they can reach: set advertised.listeners={listener.name}://HOST:{listener.port or 'PORT'} (barnabas "
-            f"serve --advertise HOST:{listener.port or 'PORT'}), or listen on one address",
+            f"{listener} listens on every address of this machine, and others have to be told one that they can reach: "
+            f"set advertised.listeners={listener.name}://HOST:{listener.port or 'PORT'} "
+            f"(barnabas serve --advertise HOST:{listener.port or 'PORT'}), or listen on one address",
         )
 
 

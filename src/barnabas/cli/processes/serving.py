@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from barnabas.cli.processes.child import ServeNode
 from barnabas.cli.processes.plan import check_free, plan
 from barnabas.cli.processes.supervisor import Supervisor
+from barnabas.cli.service_manager import READY, notify
 from barnabas.runtime.dir_lock import DirLock
 from barnabas.services.settings.broker_config import BrokerConfig
 
@@ -31,6 +32,7 @@ def _say_ready(nodes: Sequence[BrokerConfig]) -> None:
         f"(data in {nodes[0].log_dirs[0]})",
         flush=True,
     )
+    notify(READY, f"ready on {addresses}")
 
 
 def _address(node: BrokerConfig, name: str) -> str:

@@ -21,7 +21,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.model import TopicPartition
 from barnabas.edge.grpc.calls import LARGE_BYTES, Call
-from barnabas.edge.grpc.decoding import Decoded, decode_fetched, refusal_of_damage
+from barnabas.edge.grpc.decoding import Decoded, decode_fetched, refusal_of_damage, takes_long
 from barnabas.edge.grpc.encoding import size_of
 from barnabas.edge.grpc.member import Member
 from barnabas.edge.grpc.options import MAX_PARTITIONS, Beginning, Consuming, read_options
@@ -359,8 +359,8 @@ class _Stream:
             return decode_fetched(found.records, start_offset=offset, aborted=found.aborted, is_committed=is_committed)
 
         try:
-            is_large = len(found.records) > LARGE_BYTES
-            decoded = await self._broker.threads.compute.run(decode) if is_large else decode()
+            is_long = takes_long(found.records)
+            decoded = await self._broker.threads.compute.run(decode) if is_long else decode()
         except BarnabasError as error:
             raise refusal_of_damage(error, topic=name.topic, partition=name.partition) from None
         if self._positions.get(name) != offset:

@@ -5,16 +5,27 @@ Pure and possibly long: it runs on a thread.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from barnabas.core.errors import BarnabasError, CorruptRecord
-from barnabas.core.records.batch import Buffer, check_crc, iter_whole_batches
+from barnabas.core.records.batch import Buffer, Codec, check_crc, iter_whole_batches
 from barnabas.core.records.record import Record, decode_record, iter_records
 from barnabas.edge.grpc.statuses import NoSuchRecord
 from barnabas.v1 import bus_pb2
 
 MAX_OPENED_BYTES: Final = 64 * 1024 * 1024
 """What one compressed batch may unpack to: a reader has to hold it."""
+
+
+MAX_RECORDS: Final = 20_000
+"""What is decoded at once: a megabyte may hold millions of records, which take a hundred times as much memory."""
+LONG_BYTES: Final = 8 * 1024
+
+
+def takes_long(data: Buffer) -> bool:
+    """Whether decoding is work for a thread: there is much of it, or nobody knows how much."""
+    return len(data) > LONG_BYTES or any(header.codec is not Codec.NONE for _, header in iter_whole_batches(data))
 
 
 @dataclass(slots=True)
@@ -28,7 +39,7 @@ class Decoded:
 def decode_fetched(
     data: Buffer, *, start_offset: int, aborted: Sequence[tuple[int, int]] = (), is_committed: bool = True
 ) -> Decoded:
-    """All records from an offset on; those of aborted transactions are left out."""
+    """The records from an offset on, at most `MAX_RECORDS`; those of aborted transactions are left out."""
     records: list[bus_pb2.Record] = []
     next_offset = start_offset
     hidden = _Aborted(aborted if is_committed else ())
@@ -38,7 +49,10 @@ def decode_fetched(
             check_crc(data, position, header)
             if not is_hidden:
                 found = iter_records(data, position, header, max_bytes=MAX_OPENED_BYTES)
-                records.extend(_message(each) for each in found if each.offset >= start_offset)
+                wanted = (each for each in found if each.offset >= start_offset)
+                records.extend(map(_message, islice(wanted, MAX_RECORDS - len(records))))
+                if len(records) == MAX_RECORDS:
+                    return Decoded(records, records[-1].offset + 1)
             next_offset = header.last_offset + 1
     return Decoded(records, next_offset)
 

@@ -16,8 +16,10 @@ from barnabas.v1 import bus_pb2
 
 MAX_BATCH_BYTES: Final = 900_000
 """How large a batch is made, by the bytes of its records: a topic takes a megabyte unless it is set otherwise."""
-MAX_RECORDS: Final = 100_000
-"""Of one request: each has an outcome of its own in the answer."""
+MAX_RECORDS: Final = 10_000
+"""Of one request: each has an outcome of its own in the answer, which takes the loop a microsecond."""
+MANY_RECORDS: Final = 1_000
+"""More are encoded on a thread."""
 _OVERHEAD: Final = 24  # lengths, deltas: an upper bound for most records
 
 CODECS: Final = {
@@ -83,15 +85,19 @@ def encode_batches(
     now_ms: int,
     codec: Codec,
     max_batch_bytes: int = MAX_BATCH_BYTES,
+    total_bytes: int | None = None,
 ) -> list[NewBatch]:
-    """The batches of a request, those of each partition in the order of its records."""
+    """The batches of a request, those of each partition in the order of its records. `total_bytes`: at most so many are
+    in all the records; if that fits into one batch, nobody has to count.
+    """
+    fits = total_bytes is not None and total_bytes + len(records) * _OVERHEAD <= max_batch_bytes
     places: dict[int, list[int]] = {}
     for at, partition in enumerate(partitions):
         places.setdefault(partition, []).append(at)
     return [
         _encode(records, partition, some, now_ms=now_ms, codec=codec)
         for partition, all_of_it in places.items()
-        for some in _pieces(records, all_of_it, max_batch_bytes)
+        for some in ([all_of_it] if fits else _pieces(records, all_of_it, max_batch_bytes))
     ]
 
 
@@ -110,8 +116,9 @@ def _pieces(records: Sequence[bus_pb2.NewRecord], places: Iterable[int], max_bat
 
 def size_of(record: bus_pb2.NewRecord | bus_pb2.Record) -> int:
     """About how many bytes a record takes."""
-    headers = sum(len(each.key) + len(each.value) + 4 for each in record.headers)
-    return len(record.key) + len(record.value) + headers + _OVERHEAD
+    size = len(record.key) + len(record.value) + _OVERHEAD
+    headers = record.headers
+    return size + sum(len(each.key) + len(each.value) + 4 for each in headers) if headers else size
 
 
 def _encode(
@@ -122,13 +129,14 @@ def _encode(
 
 
 def _record(record: bus_pb2.NewRecord, *, at: int, offset: int, now_ms: int) -> Record:
-    timestamp = record.timestamp_ms if record.HasField("timestamp_ms") else now_ms
+    has, headers = record.HasField, record.headers
+    timestamp = record.timestamp_ms if has("timestamp_ms") else now_ms
     if timestamp < 0:
         raise InvalidRecord(f"record {at} has a timestamp of {timestamp}, before 1970")
     return Record(
         offset,
         timestamp,
-        record.key if record.HasField("key") else None,
-        record.value if record.HasField("value") else None,
-        tuple((each.key, each.value if each.HasField("value") else None) for each in record.headers),
+        record.key if has("key") else None,
+        record.value if has("value") else None,
+        tuple((each.key, each.value if each.HasField("value") else None) for each in headers) if headers else (),
     )

@@ -15,6 +15,7 @@ MAX_BATCH_BYTES: Final = 1024 * 1024
 COMMIT_INTERVAL_MS: Final = 1_000
 _MOST_RECORDS: Final = 1_000_000
 _MOST_BYTES: Final = 64 * 1024 * 1024
+_MOST_BATCH_RECORDS: Final = 10_000
 _MOST_BATCH_BYTES: Final = 4_000_000  # what clients take by default is 4 MiB
 MAX_TOPICS: Final = 1_000
 MAX_PARTITIONS: Final = 10_000
@@ -103,7 +104,9 @@ def read_options(options: bus_pb2.ConsumeOptions) -> Consuming:
         max_outstanding_bytes=_limit(
             "max_outstanding_bytes", options.max_outstanding_bytes, MAX_OUTSTANDING_BYTES, _MOST_BYTES
         ),
-        max_batch_records=_limit("max_batch_records", options.max_batch_records, MAX_BATCH_RECORDS, _MOST_RECORDS),
+        max_batch_records=_limit(
+            "max_batch_records", options.max_batch_records, MAX_BATCH_RECORDS, _MOST_BATCH_RECORDS
+        ),
         max_batch_bytes=_limit("max_batch_bytes", options.max_batch_bytes, MAX_BATCH_BYTES, _MOST_BATCH_BYTES),
         until_end=options.until_end,
         commit_interval_s=_limit("commit_interval_ms", options.commit_interval_ms, COMMIT_INTERVAL_MS, 3_600_000)

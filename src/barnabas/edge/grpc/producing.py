@@ -18,7 +18,7 @@ from barnabas.core.metadata.topics import NewTopic
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import Codec
 from barnabas.edge.grpc.calls import LARGE_BYTES, Call, pause
-from barnabas.edge.grpc.encoding import MAX_RECORDS, NewBatch, choose_partitions, codec_of, encode_batches
+from barnabas.edge.grpc.encoding import MANY_RECORDS, MAX_RECORDS, NewBatch, choose_partitions, codec_of, encode_batches
 from barnabas.edge.grpc.routing import PASSING, RETRY_S, Routes
 from barnabas.edge.grpc.statuses import error_of
 from barnabas.edge.grpc.tokens import Producer, resume
@@ -144,16 +144,17 @@ class Producing:
         is_large: bool,
     ) -> _Sending:
         """The batches of a request."""
-        records = request.records
+        records, total_bytes = list(request.records), request.ByteSize()
         if len(records) > MAX_RECORDS:
             raise InvalidRequest(f"a request has {len(records)} records; the maximum is {MAX_RECORDS}")
         count, now_ms = len(self._broker.image.get_topic(wish.topic).partitions), self._broker.clock.now_ms()
 
         def encode() -> list[NewBatch]:
             chosen = choose_partitions(records, partition_count=count, turn=turn, is_round_robin=wish.is_round_robin)
-            return encode_batches(records, chosen, now_ms=now_ms, codec=wish.codec)
+            return encode_batches(records, chosen, now_ms=now_ms, codec=wish.codec, total_bytes=total_bytes)
 
-        batches = await self._broker.threads.compute.run(encode) if is_large else encode()
+        is_long = is_large or len(records) > MANY_RECORDS
+        batches = await self._broker.threads.compute.run(encode) if is_long else encode()
         size = sum(len(each.data) for each in batches)
         return _Sending(batches, [_NOT_YET] * len(records), timeout_ms, size=size)
 

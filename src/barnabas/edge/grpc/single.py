@@ -14,8 +14,8 @@ from barnabas.core.errors import (
 )
 from barnabas.core.groups.offsets import CommitRequest, NewOffset
 from barnabas.core.model import TopicPartition
-from barnabas.edge.grpc.calls import LARGE_BYTES, Call, pause
-from barnabas.edge.grpc.decoding import decode_one
+from barnabas.edge.grpc.calls import Call, pause
+from barnabas.edge.grpc.decoding import decode_one, takes_long
 from barnabas.edge.grpc.options import MAX_PARTITIONS, read_consistency, read_isolation
 from barnabas.edge.grpc.routing import PASSING, PASSING_OF_GROUPS, RETRY_S, Fetched, Reading, Routes
 from barnabas.edge.grpc.statuses import error_of
@@ -55,8 +55,8 @@ class Single:
         def decode() -> bus_pb2.Record:
             return decode_one(found.records, offset=offset, aborted=found.aborted, is_committed=reading.is_committed)
 
-        is_large = len(found.records) > LARGE_BYTES
-        return bus_pb2.GetResponse(record=await self._broker.threads.compute.run(decode) if is_large else decode())
+        is_long = takes_long(found.records)
+        return bus_pb2.GetResponse(record=await self._broker.threads.compute.run(decode) if is_long else decode())
 
     async def _find(
         self, session: Session, name: TopicPartition, offset: int, reading: Reading, *, is_sure: bool

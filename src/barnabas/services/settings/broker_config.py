@@ -96,8 +96,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         tuple[Listener, ...],
         About(
             LIST,
-            "The addresses that clients are told to connect to, by listener name. Unset: those listened on; it must be "
-            "set for a listener without a host, which is on every address of the machine.",
+            "The addresses that clients are told to connect to, by listener name. Unset: those listened on. It must "
+            "be set for a listener without a host, which is on every address of the machine.",
         ),
     ] = ()
     log_dirs: Annotated[

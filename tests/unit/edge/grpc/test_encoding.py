@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from barnabas.core.errors import InvalidRecord, InvalidRequest, UnknownTopicOrPartition
 from barnabas.core.records.batch import Codec, read_header
 from barnabas.core.records.murmur2 import partition_for_key
-from barnabas.edge.grpc.decoding import decode_fetched, decode_one
+from barnabas.edge.grpc.decoding import MAX_RECORDS, decode_fetched, decode_one, takes_long
 from barnabas.edge.grpc.encoding import choose_partitions, codec_of, encode_batches
 from barnabas.edge.grpc.statuses import NoSuchRecord
 from barnabas.v1 import bus_pb2
@@ -72,6 +72,16 @@ def test_what_cannot_be_written_is_refused() -> None:
         encode_batches([bus_pb2.NewRecord(timestamp_ms=-5)], [0], now_ms=0, codec=Codec.NONE)
     with pytest.raises(InvalidRequest):
         codec_of(77)
+
+
+def test_no_more_is_decoded_than_can_be_held() -> None:
+    many = [bus_pb2.NewRecord()] * (MAX_RECORDS + 10)
+    (batch,) = encode_batches(many, [0] * len(many), now_ms=0, codec=Codec.ZSTD)
+    assert takes_long(batch.data)  # few bytes, and many records
+    first = decode_fetched(batch.data, start_offset=0)
+    assert (len(first.records), first.next_offset) == (MAX_RECORDS, MAX_RECORDS)
+    rest = decode_fetched(batch.data, start_offset=first.next_offset)
+    assert [each.offset for each in rest.records] == list(range(MAX_RECORDS, MAX_RECORDS + 10))
 
 
 def test_one_record_is_found_in_its_batch() -> None:
