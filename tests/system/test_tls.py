@@ -1,5 +1,6 @@
 """TLS on real sockets: keystores of every kind, certificates of clients, versions, and certificates that change."""
 
+import asyncio
 import os
 import shutil
 import socket
@@ -18,6 +19,8 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from barnabas.core.errors import InvalidConfig
 from barnabas.node import security
 from barnabas.runtime.tls import Tls, TlsConfig
+from barnabas.services.settings.broker_config import BrokerConfig
+from barnabas.testing import embedded
 from barnabas.testing.embedded import EmbeddedBroker
 from barnabas.wire.requests import frame_request
 
@@ -61,6 +64,13 @@ class Certificates:
 @pytest.fixture
 def certificates(tmp_path: Path) -> Certificates:
     return Certificates(tmp_path)
+
+
+@pytest.fixture(autouse=True, params=["uvloop", "asyncio"])
+def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TLS is another implementation on each loop."""
+    if request.param == "asyncio":
+        monkeypatch.setattr(embedded, "loop_factory", lambda: asyncio.new_event_loop)
 
 
 @contextmanager
@@ -250,7 +260,7 @@ def test_openssl_finds_nothing_below_tls_1_2(certificates: Certificates) -> None
     ],
 )
 def test_a_node_that_others_can_reach_asks_who_they_are(settings: dict[str, str], is_refused: bool) -> None:
-    config = security.BrokerConfig.from_properties(settings)
+    config = BrokerConfig.from_properties(settings)
     if is_refused:
         with pytest.raises(InvalidConfig, match=r"allow\.anonymous=true"):
             security.check_protected(config)
