@@ -74,7 +74,7 @@ class NodeSecurity:
             return None
         users = Users(metadata, self._ports.dice, self._secret)
         ports = self._ports
-        return Authentication(self._config, users, clock=ports.clock, dice=ports.dice, offload=ports.threads.compute)
+        return Authentication(self._config, users, clock=ports.clock, dice=ports.dice, threads=ports.threads)
 
     def peers_of(self, listener: str, *, is_for_controllers: bool) -> PeerSecurity:
         """How to connect to this listener of other nodes."""

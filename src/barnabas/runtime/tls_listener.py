@@ -33,6 +33,7 @@ class TlsListener:
         self._tls = tls
         self.sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
+        self._shaking: set[asyncio.Task[None]] = set()
 
     async def bind(self, host: str, port: int) -> None:
         """Bind all addresses of a host, or none."""
@@ -55,8 +56,8 @@ class TlsListener:
             self._accepting.append(self._all.tasks.create_task(self._accept(listening), name=f"accept {self._name}"))
 
     def close(self) -> None:
-        """Accept no more."""
-        for task in self._accepting:
+        """Accept no more, and end handshakes that are not done."""
+        for task in (*self._accepting, *self._shaking):
             task.cancel()
         for listening in self.sockets:
             self._all.loop.remove_reader(listening.fileno())
@@ -78,7 +79,9 @@ class TlsListener:
                 continue
             peer = (str(address[0]), int(address[1]))
             if self._all.begin_handshake(peer):
-                self._all.tasks.create_task(self._shake_hands(accepted, peer))
+                task = self._all.tasks.create_task(self._shake_hands(accepted, peer))
+                self._shaking.add(task)
+                task.add_done_callback(self._shaking.discard)
             else:
                 accepted.close()
 

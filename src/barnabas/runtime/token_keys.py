@@ -31,10 +31,11 @@ ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES25
 class TokenKeys:
     """The keys of one address."""
 
-    def __init__(self, url: str, offload: Offload, *, refresh_s: float) -> None:
+    def __init__(self, url: str, *, computing: Offload, fetching: Offload, refresh_s: float) -> None:
         self._url = url
         self._path = _file_of(url)
-        self._offload = offload
+        self._computing = computing
+        self._fetches = fetching
         self._refresh_s = refresh_s
         self._keys: Any = None
         self._fetched_at: float | None = None
@@ -58,7 +59,7 @@ class TokenKeys:
 
     async def _check(self, token: str) -> dict[str, Any] | None:
         keys = self._keys
-        return None if keys is None else await self._offload.run(lambda: _claims(token, keys))
+        return None if keys is None else await self._computing.run(lambda: _claims(token, keys))
 
     async def _fetch(self, *, since: float | None) -> None:
         """Fetch the keys, unless somebody else has meanwhile."""
@@ -67,7 +68,7 @@ class TokenKeys:
                 return
             self._fetched_at = asyncio.get_running_loop().time()
             try:
-                self._keys = await self._offload.run(self._read)
+                self._keys = await self._fetches.run(self._read)
             except (OSError, ValueError, URLError) as error:
                 log.error("cannot fetch the keys of tokens from %s: %s", self._url, error)
 

@@ -17,7 +17,7 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.metrics import Metrics
-from barnabas.runtime.offload import Offload
+from barnabas.runtime.offload import Threads
 from barnabas.runtime.token_keys import TokenKeys
 from barnabas.services.authentication.bearer import BearerExchange, Tokens
 from barnabas.services.authentication.exchange import Exchange, Identity
@@ -38,13 +38,13 @@ REFUSED: Final = "Authentication failed: invalid credentials"
 class Authentication:
     """Who clients are, for all connections of a node."""
 
-    def __init__(self, config: BrokerConfig, users: Users, *, clock: Clock, dice: Dice, offload: Offload) -> None:
+    def __init__(self, config: BrokerConfig, users: Users, *, clock: Clock, dice: Dice, threads: Threads) -> None:
         self._config = config
         self._users = users
         self._clock = clock
         self._dice = dice
-        self._offload = offload
-        self._checks = PasswordChecks(users, offload)
+        self._threads = threads
+        self._checks = PasswordChecks(users, threads.compute)
         self._failed = FailedLogins()
         self._succeeded = 0
         self._settings: dict[tuple[str, str | None], SecuritySettings] = {}
@@ -75,7 +75,12 @@ class Authentication:
                 "sasl.oauthbearer.jwks.endpoint.url"
             )
         refresh_s = settings.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000
-        keys = TokenKeys(settings.sasl_oauthbearer_jwks_endpoint_url, self._offload, refresh_s=refresh_s)
+        keys = TokenKeys(
+            settings.sasl_oauthbearer_jwks_endpoint_url,
+            computing=self._threads.compute,
+            fetching=self._threads.background,
+            refresh_s=refresh_s,
+        )
         rules = TokenRules(
             issuer=settings.sasl_oauthbearer_expected_issuer,
             audiences=settings.sasl_oauthbearer_expected_audience,
