@@ -20,6 +20,7 @@ from barnabas.services.settings.catalogue.field import About, settings_of
 from barnabas.services.settings.catalogue.group_settings import GroupSettings
 from barnabas.services.settings.catalogue.http_settings import HttpSettings
 from barnabas.services.settings.catalogue.listener import Listener, check_protocols, parse_listeners
+from barnabas.services.settings.catalogue.logging_settings import LoggingSettings
 from barnabas.services.settings.catalogue.quorum_settings import QuorumSettings
 from barnabas.services.settings.catalogue.replica_settings import ReplicaSettings
 from barnabas.services.settings.catalogue.setting import (
@@ -293,6 +294,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     groups: GroupSettings = GroupSettings()
     http: HttpSettings = HttpSettings()
+    logging: LoggingSettings = LoggingSettings()
     quorum: QuorumSettings = QuorumSettings()
     replicas: ReplicaSettings = ReplicaSettings()
     transactions: TransactionSettings = TransactionSettings()
@@ -387,6 +389,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 _PARTS: Final[Mapping[str, Mapping[str, Setting]]] = {
     "groups": settings_of(GroupSettings),
     "http": settings_of(HttpSettings),
+    "logging": settings_of(LoggingSettings),
     "quorum": settings_of(QuorumSettings),
     "replicas": settings_of(ReplicaSettings),
     "transactions": settings_of(TransactionSettings),
