@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from barnabas.core.records.record import encode_batch
+from barnabas.runtime.answers import Answer
 from barnabas.runtime.request_counts import RequestCounts
 from barnabas.runtime.traffic import Traffic
 from bench.logs import make_records
@@ -89,7 +90,8 @@ def _produce_rows(on: Served, off: Served, count: int) -> Iterator[Row]:
 
 def _counting_s(count: int) -> float:
     """Processor time of what is counted for one produce; an empty loop is taken off."""
-    counts, traffic, answer = RequestCounts(), Traffic(), [b"x" * 60]
+    counts, traffic = RequestCounts(), Traffic()
+    answer: Answer = [b"x" * 60]
     begun = time.process_time()
     for _ in range(count):
         at = time.perf_counter_ns()

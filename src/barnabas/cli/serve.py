@@ -25,9 +25,11 @@ from barnabas.node import Node, Ports, check_data_dirs, check_protected  # noqa:
 from barnabas.runtime.descriptors import raise_limit  # noqa: E402
 from barnabas.runtime.dir_lock import DirLock  # noqa: E402
 from barnabas.runtime.garbage import Collector  # noqa: E402
-from barnabas.runtime.log_lines import clean  # noqa: E402
+from barnabas.runtime.log_lines import JsonLines, clean  # noqa: E402
 from barnabas.runtime.loop import loop_factory  # noqa: E402
 from barnabas.services.settings.broker_config import BrokerConfig  # noqa: E402
+from barnabas.services.settings.catalogue.logging_settings import JSON, parse_levels  # noqa: E402
+from barnabas.services.settings.loggers import set_levels  # noqa: E402
 
 HTTP_DEFAULT = "127.0.0.1:9644"
 SWITCH_S = 0.001
@@ -98,6 +100,10 @@ def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str], 
     for handler in logging.getLogger().handlers:
         handler.addFilter(clean)  # also what others say here, of an exception with a client's text in it, say
     config = load(file, sets, os.environ, overrides)
+    if config.logging.log_format == JSON:
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(JsonLines())
+    set_levels(parse_levels(config.logging.log_levels))
     if config.ignored:
         logging.getLogger("barnabas").warning(
             "these settings are not supported and are ignored: %s", ", ".join(config.ignored)

@@ -36,6 +36,7 @@ from barnabas.services.stats import NodeStats
 log = get_logger("barnabas.http", is_limited=False)
 
 BACKLOG: Final = 128
+CLOSE_S: Final = 3.0
 
 
 class NodeHttp:
@@ -55,6 +56,8 @@ class NodeHttp:
         self._broker: Broker | None = None
         self._work: list[asyncio.Task[None]] = []
         self._server: Any = None  # of the API, once it is loaded
+        self._serving: asyncio.Task[None] | None = None
+        self._context: Context | None = None
         self.login: Login | None = None  # who checks credentials; None: there is no authentication
 
     async def begin(self) -> None:
@@ -111,7 +114,9 @@ class NodeHttp:
                 login=self.login,
                 is_local=self._wanted is not None and is_loopback(self._wanted[0]),
             )
-            self._work += [tasks.create_task(history.run()), tasks.create_task(self._serve_api(context))]
+            self._context = context
+            self._serving = tasks.create_task(self._serve_api(context))
+            self._work += [tasks.create_task(history.run()), self._serving]
 
     async def _serve_api(self, context: Context) -> None:
         """Load what the API is made of, on a thread, and serve it in the place of the plain server."""
@@ -124,13 +129,9 @@ class NodeHttp:
             return
         api = load.Api(context, self._basics, self._hosts)
         self._server = load.server_of(api.app)
-        listening, plain = self._socket.dup(), self._plain
-        serving = asyncio.ensure_future(self._server.run_on(listening))
-        plain.close()  # those who came meanwhile are answered by the other
-        try:
-            await serving
-        finally:
-            listening.close()
+        listening = self._socket.dup()
+        self._plain.close()  # who comes now waits for the other
+        await self._server.run_on(listening)
 
     def stop(self) -> None:
         """The node begins to stop: it is not ready any more."""
@@ -139,9 +140,11 @@ class NodeHttp:
     async def close(self) -> None:
         """End all of it."""
         self.stop()
-        if self._server is not None:
-            self._server.should_exit = True
-            await asyncio.sleep(0)
+        if self._context is not None:
+            self._context.is_stopping.set()
+        if self._server is not None and self._serving is not None:
+            self._server.stop()  # not cancelled: it has sockets to close
+            await asyncio.wait([self._serving], timeout=CLOSE_S)
         for task in self._work:
             task.cancel()
         self._plain.close()

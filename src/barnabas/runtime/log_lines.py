@@ -7,10 +7,12 @@ that kind, or `report`, says how many were left out.
 A kind is the text of the message before its values are put in, with what ``extra={"kind": ...}`` adds to it.
 """
 
+import json
 import logging
 import time
 import traceback
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 LONGEST_LINE: Final = 2000
@@ -47,6 +49,26 @@ def clean(record: logging.LogRecord) -> bool:
         lines = "".join(traceback.format_exception(*record.exc_info)).splitlines()
         record.exc_text = "\n".join(f"  | {printable(line)}" for line in lines)
     return True
+
+
+class JsonLines(logging.Formatter):
+    """Writes each line as one JSON object: what a client put into a message is a string in it, and cannot end it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        text = record.exc_text
+        if text is None and record.exc_info and record.exc_info[0] is not None:
+            text = self.formatException(record.exc_info)
+        if text is not None:
+            fields["exception"] = text
+        # Escaped down to ASCII: some viewers take other characters for the end of a line, too.
+        return json.dumps(fields)
 
 
 @dataclass(slots=True)

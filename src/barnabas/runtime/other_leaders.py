@@ -3,13 +3,14 @@
 The caller has checked that whoever asks may do it: here the node itself asks.
 """
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from barnabas.core.errors import BarnabasError, LeaderNotAvailable
-from barnabas.core.errors.codes import refusal_of
+from barnabas.core.errors.codes import Refused, refusal_of
 from barnabas.core.fetched import CONSUMER
 from barnabas.core.model import NO_EPOCH, TopicPartition
 from barnabas.runtime.other_brokers import Ask
@@ -20,6 +21,12 @@ PURPOSE: Final = "edges"
 """The purpose of a connection: what clients of HTTP ask for waits for nothing else, and nothing for it."""
 TIMEOUT_S: Final = 10.0
 _IDS_FROM: Final = 13
+SETTLING_S: Final = 2.0
+SETTLE_PAUSE_S: Final = 0.05
+NOT_YET: Final = frozenset({3, 5, 6, 75, 76, 100})
+"""Codes of a node that does not know a topic, a leader or a leader epoch yet, or knows that of before."""
+
+T = TypeVar("T")
 
 
 class FetchedBatches(NamedTuple):
@@ -37,6 +44,22 @@ class ListedOffset(NamedTuple):
 
     offset: int
     timestamp: int
+
+
+async def settled(ask: Callable[[], Awaitable[T]]) -> T:
+    """What a node answers once it knows what this one knows: of a new topic, or a new leader, it may hear a moment
+    later. Nothing is done by a request that is refused like this.
+    """
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + SETTLING_S
+    while True:
+        try:
+            return await ask()
+        except BarnabasError as error:
+            code = error.code if isinstance(error, Refused) else error.kafka_code
+            if code not in NOT_YET or loop.time() >= give_up_at:
+                raise
+        await asyncio.sleep(SETTLE_PAUSE_S)
 
 
 async def fetch(

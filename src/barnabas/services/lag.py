@@ -175,7 +175,7 @@ class GroupLags:
         ends = await self._reader.ends(names)
         left, measured = MAX_READS, dict[str, GroupLag]()
         skipped = 0
-        for group, (state, members, committed) in groups.items():
+        async for group, (state, members, committed) in in_turns(list(groups.items())):
             partitions: dict[TopicPartition, PartitionLag] = {}
             for name, offset in committed.items():
                 end = ends[name]

@@ -14,7 +14,7 @@ from barnabas.core.metadata.records import NO_LEADER
 from barnabas.core.model import TopicPartition
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.other_brokers import OtherBrokers
-from barnabas.runtime.other_leaders import FetchedBatches, ListedOffset, fetch, list_offsets
+from barnabas.runtime.other_leaders import FetchedBatches, ListedOffset, fetch, list_offsets, settled
 from barnabas.runtime.turns import in_turns
 from barnabas.services.fetch import Fetch
 from barnabas.services.offsets import EARLIEST, LATEST, find_offset
@@ -48,18 +48,22 @@ class ClusterReader:
         `max_wait_ms` is how long another node waits for the first; here nothing is waited for.
         """
         topic = self._served.get(name.topic)
-        leader = self._leader_of(name)
-        if not self._others.is_here(leader):
-            return await fetch(
-                self._others,
-                leader,
-                topic.topic_id,
-                name,
-                offset=offset,
-                max_bytes=max_bytes,
-                isolation_level=READ_COMMITTED if is_committed else READ_UNCOMMITTED,
-                max_wait_ms=max_wait_ms,
-            )
+        if not self._others.is_here(self._leader_of(name)):
+            level = READ_COMMITTED if is_committed else READ_UNCOMMITTED
+
+            async def ask() -> FetchedBatches:
+                return await fetch(
+                    self._others,
+                    self._leader_of(name),
+                    topic.topic_id,
+                    name,
+                    offset=offset,
+                    max_bytes=max_bytes,
+                    isolation_level=level,
+                    max_wait_ms=max_wait_ms,
+                )
+
+            return await settled(ask)
         partition = topic.get(name.partition)
         wanted = FetchPartition(name.partition, fetch_offset=offset, max_bytes=max_bytes)
         found = self._fetch.look(partition, wanted, is_committed=is_committed, max_bytes=max_bytes, is_first=True)

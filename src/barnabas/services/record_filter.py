@@ -67,7 +67,7 @@ def _anywhere(regex: str) -> str:
 Test = Callable[[Record, int], bool]
 
 
-def tester_of(filters: Sequence[Filter]) -> Test:
+def passing(filters: Sequence[Filter]) -> Test:
     """A function that tells whether a record of a partition passes all filters."""
     tests = [_test_of(each) for each in filters]
     return lambda record, partition: all(test(record, partition) for test in tests)

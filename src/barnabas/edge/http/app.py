@@ -174,16 +174,34 @@ def refusal(error: BarnabasError | HttpRefusal) -> Response:
 
 
 class Server(uvicorn.Server):
-    """A server that leaves signals to the node."""
+    """A server that leaves signals to the node, and ends when it is told to."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopping = asyncio.Event()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """They are not ours."""
         yield
 
+    async def main_loop(self) -> None:
+        """Wait to be stopped: looking ten times a second whether it is time would keep an idle node awake."""
+        await self._stopping.wait()
+
+    def stop(self) -> None:
+        """Take no more clients, and end soon."""
+        self.should_exit = True
+        self._stopping.set()
+
     async def run_on(self, listening: socket) -> None:
-        """Serve the clients of a socket until `should_exit`."""
-        await self.serve(sockets=[listening])
+        """Serve the clients of a socket until `stop`."""
+        try:
+            await self.serve(sockets=[listening])
+        finally:  # also of a node that falls: a loop does not close over sockets that are served
+            for server in getattr(self, "servers", ()):
+                server.close()
+            listening.close()
 
 
 def server_of(app: Any) -> Server:
@@ -197,6 +215,7 @@ def server_of(app: Any) -> Server:
         log_config=None,
         access_log=False,
         server_header=False,
+        date_header=False,
         proxy_headers=False,
         limit_concurrency=MAX_CONCURRENT,
         timeout_keep_alive=75,

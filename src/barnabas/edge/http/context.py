@@ -48,6 +48,7 @@ class Context:
     login: Login | None = None  # None: nobody has to log in
     is_local: bool = True  # only this machine can reach it
     tails: int = 0  # streams that are open
+    is_stopping: asyncio.Event = field(default_factory=asyncio.Event)
     sizes_at: float = float("-inf")
     sizes: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
     sizing: asyncio.Lock = field(default_factory=asyncio.Lock)

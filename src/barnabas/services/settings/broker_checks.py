@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from barnabas.services.settings.catalogue.http_settings import parse_http_listener
+from barnabas.services.settings.catalogue.logging_settings import parse_levels
 from barnabas.services.settings.catalogue.setting import InvalidSetting
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def check_together(config: "BrokerConfig") -> None:
     _check_access(config)
     parse_http_listener(config.http.http_listener)
     config.grpc.check()
+    parse_levels(config.logging.log_levels)
     names = {listener.name for listener in config.listeners}
     for listener in config.advertised_listeners:
         if listener.name not in names:

@@ -23,6 +23,7 @@ from barnabas.services.settings.catalogue.grpc_settings import GrpcSettings
 from barnabas.services.settings.catalogue.http_settings import HttpSettings
 from barnabas.services.settings.catalogue.limit_settings import LimitSettings
 from barnabas.services.settings.catalogue.listener import PLAINTEXT, Listener, parse_listeners, protocols_of
+from barnabas.services.settings.catalogue.logging_settings import LoggingSettings
 from barnabas.services.settings.catalogue.quorum_settings import QuorumSettings
 from barnabas.services.settings.catalogue.quota_settings import QuotaSettings
 from barnabas.services.settings.catalogue.replica_settings import ReplicaSettings
@@ -315,6 +316,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     grpc: GrpcSettings = GrpcSettings()
     http: HttpSettings = HttpSettings()
     limits: LimitSettings = LimitSettings()
+    logging: LoggingSettings = LoggingSettings()
     quorum: QuorumSettings = QuorumSettings()
     quotas: QuotaSettings = QuotaSettings()
     replicas: ReplicaSettings = ReplicaSettings()
@@ -438,6 +440,7 @@ _PARTS: Final[Mapping[str, Mapping[str, Setting]]] = {
     "grpc": settings_of(GrpcSettings),
     "http": settings_of(HttpSettings),
     "limits": settings_of(LimitSettings),
+    "logging": settings_of(LoggingSettings),
     "quorum": settings_of(QuorumSettings),
     "quotas": settings_of(QuotaSettings),
     "replicas": settings_of(ReplicaSettings),

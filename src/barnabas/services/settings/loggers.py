@@ -5,7 +5,7 @@ have the names that Kafka gives them. As in Kafka they are not stored: a restart
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from barnabas.core.errors import InvalidConfig, InvalidRequest
@@ -55,6 +55,12 @@ def _described(name: str, logger: logging.Logger) -> DescribedSetting:
 
 def _level_name(level: int) -> str:
     return next((name for name, number in LEVELS.items() if level >= number), "TRACE")
+
+
+def set_levels(levels: Mapping[str, str]) -> None:
+    """Set the levels that a node starts with."""
+    for name, level in levels.items():
+        logging.getLogger(None if name == ROOT else name).setLevel(LEVELS[level])
 
 
 def alter_loggers(changes: Sequence[SettingChange], *, validate_only: bool) -> None:

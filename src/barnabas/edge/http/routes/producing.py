@@ -20,6 +20,7 @@ from barnabas.edge.http.contents import bytes_of
 from barnabas.edge.http.context import Context
 from barnabas.edge.http.problems import Problem, problem_of
 from barnabas.runtime.other_leaders import produce as produce_elsewhere
+from barnabas.runtime.other_leaders import settled
 from barnabas.services.key_partition import partition_of_key
 from barnabas.services.produce import Transacting
 from barnabas.services.produce_round import Placed, ProduceRounds
@@ -112,8 +113,9 @@ async def _append(
         raise LeaderNotAvailable(f"nobody leads {name}")
     if not broker.others.is_here(leader):
         topic_id = broker.image.get_topic(name.topic).topic_id
-        found = await produce_elsewhere(
-            broker.others, leader, topic_id, name, bytes(data), acks=acks, timeout_ms=TIMEOUT_MS
+        others, node_id = broker.others, leader
+        found = await settled(
+            lambda: produce_elsewhere(others, node_id, topic_id, name, bytes(data), acks=acks, timeout_ms=TIMEOUT_MS)
         )
         return found.offset, found.timestamp
     topic = TopicData(name.topic, None, [PartitionData(name.partition, memoryview(data))])

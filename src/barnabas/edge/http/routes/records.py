@@ -23,7 +23,7 @@ from barnabas.edge.http.problems import HttpRefusal, bad, problem_of
 from barnabas.services.browsing import Browser, Position, Span, Wanted
 from barnabas.services.key_partition import partition_of_key
 from barnabas.services.reading import Ends
-from barnabas.services.record_filter import parse_filters, tester_of
+from barnabas.services.record_filter import parse_filters, passing
 
 LIMIT: Final = 50
 MAX_LIMIT: Final = 1000
@@ -149,7 +149,7 @@ def _wanted(call: Call, *, is_newest_first: bool) -> Wanted:
         limit=call.number("limit", LIMIT, at_least=1, at_most=MAX_LIMIT),
         is_newest_first=is_newest_first,
         is_committed=_is_committed(call),
-        passes=tester_of(filters) if filters else None,
+        passes=passing(filters) if filters else None,
         max_s=call.number("budget_ms", 2000, at_least=10, at_most=MAX_SECONDS * 1000) / 1000,
         max_bytes=call.number("budget_mb", 16, at_least=1, at_most=MAX_MB) * 1024 * 1024,
     )

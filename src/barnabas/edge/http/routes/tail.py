@@ -7,6 +7,7 @@ loop below looks where the logs end twice a second, and reads what is new.
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -23,7 +24,7 @@ from barnabas.edge.http.problems import HttpRefusal, bad, problem_of
 from barnabas.edge.http.routes.records import FILTERS, chosen_partitions, filter_texts
 from barnabas.services.browsing import Browser, Span, Wanted
 from barnabas.services.offsets import LATEST
-from barnabas.services.record_filter import Test, parse_filters, tester_of
+from barnabas.services.record_filter import Test, parse_filters, passing
 
 LOOK_S: Final = 0.5
 ALIVE_S: Final = 15.0
@@ -51,7 +52,7 @@ async def tail(context: Context, call: Call) -> Response:
         name,
         numbers,
         is_committed=call.one_of("isolation", "read_committed", "read_uncommitted") == "read_committed",
-        passes=tester_of(filters) if filters else None,
+        passes=passing(filters) if filters else None,
         form="base64" if call.one_of("format", "auto", "base64", "hex") == "base64" else "auto",
     )
     await stream.begin(resumed)
@@ -125,8 +126,12 @@ class Tail:
                 elif loop.time() - said_at >= ALIVE_S:
                     yield b": alive\n\n"
                     said_at = loop.time()
+                if self._context.is_stopping.is_set():
+                    return  # the client comes again, here or to another node
                 if len(events) < PER_LOOK:
-                    await asyncio.sleep(LOOK_S)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK_S):
+                            await self._context.is_stopping.wait()
             yield b'event: end\ndata: {"message":"the topic was deleted"}\n\n'
         finally:
             self._context.tails -= 1

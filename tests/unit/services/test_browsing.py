@@ -1,0 +1,96 @@
+"""Pages over batches that a fake reader holds: every record once, in order, within budgets."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.core.errors import LeaderNotAvailable
+from barnabas.core.model import TopicPartition
+from barnabas.core.records.record import Record, encode_batch
+from barnabas.runtime.other_leaders import FetchedBatches
+from barnabas.services.browsing import Browser, Position, Span, Wanted
+from barnabas.services.key_partition import partition_of_key
+from barnabas.services.reading import ClusterReader
+
+T = TypeVar("T")
+
+
+class AtOnce:
+    async def run(self, work: Callable[[], T]) -> T:
+        return work()
+
+
+class FakeReader:
+    """One batch of one record for each time, in each partition."""
+
+    def __init__(self, times: dict[int, list[int]], *, lost: int | None = None) -> None:
+        self._times = times
+        self._lost = lost
+
+    async def read(self, name: TopicPartition, offset: int, *, max_bytes: int, is_committed: bool) -> FetchedBatches:
+        if name.partition == self._lost:
+            raise LeaderNotAvailable("nobody leads it")
+        times = self._times[name.partition]
+        some = range(offset, min(offset + 3, len(times)))
+        data = b"".join(bytes(encode_batch([Record(at, times[at], None, b"v")], base_offset=at)) for at in some)
+        return FetchedBatches(data, len(times), len(times), 0)
+
+
+def pages(reader: FakeReader, position: Position, wanted: Wanted) -> list[tuple[int, int, int]]:
+    browser = Browser(cast("ClusterReader", reader), AtOnce())
+    found: list[tuple[int, int, int]] = []
+
+    async def read() -> None:
+        at = position
+        for _ in range(1000):
+            page = await browser.read("t", at, wanted)
+            assert len(page.records) <= wanted.limit
+            found.extend((each.partition, each.record.offset, each.record.timestamp) for each in page.records)
+            at = page.position
+            if page.is_complete:
+                return
+        raise AssertionError("it does not end")
+
+    asyncio.run(read())
+    return found
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 50), max_size=12), min_size=1, max_size=4),
+    st.integers(1, 7),
+    st.booleans(),
+)
+def test_pages_have_every_record_once_and_offsets_in_order(times: list[list[int]], limit: int, newest: bool) -> None:
+    by_partition = dict(enumerate(times))
+    position = {index: Span(0, len(each)) for index, each in by_partition.items()}
+    found = pages(FakeReader(by_partition), position, Wanted(limit=limit, is_newest_first=newest, max_s=60))
+    assert sorted((index, offset) for index, offset, _ in found) == [
+        (index, offset) for index, each in by_partition.items() for offset in range(len(each))
+    ]
+    for index in by_partition:
+        offsets = [offset for partition, offset, _ in found if partition == index]
+        assert offsets == sorted(offsets, reverse=newest)
+
+
+def test_a_budget_ends_a_search_that_finds_nothing_and_the_next_goes_on() -> None:
+    reader = FakeReader({0: list(range(30))})
+    wanted = Wanted(limit=5, passes=lambda *_: False, max_bytes=200, max_s=60)
+    page = asyncio.run(Browser(cast("ClusterReader", reader), AtOnce()).read("t", {0: Span(0, 30)}, wanted))
+    assert (page.records, page.is_complete) == ([], False)
+    assert 0 < page.position[0].first < 30
+
+
+def test_a_partition_without_a_leader_does_not_hold_up_the_others() -> None:
+    reader = FakeReader({0: [1], 1: [2]}, lost=0)
+    position = {0: Span(0, 1), 1: Span(0, 1)}
+    page = asyncio.run(Browser(cast("ClusterReader", reader), AtOnce()).read("t", position, Wanted(limit=5)))
+    assert [each.partition for each in page.records] == [1]
+    assert list(page.refusals) == [0]
+    assert page.position[0] == Span(0, 1)
+
+
+def test_keys_go_where_kafka_puts_them() -> None:
+    assert [partition_of_key(key, 1000) for key in (b"21", b"foobar", b"abc", b"")] == [340, 166, 107, 681]
