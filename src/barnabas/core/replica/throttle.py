@@ -32,7 +32,7 @@ class ReplicationQuota:
         self._at_ms = 0
 
     def change(self, rate: int) -> None:
-        """Another rate from now on. What is unpaid at the old one is forgiven: at a much lower one it may take hours."""
+        """Another rate from now on. What is unpaid is forgiven: at a much lower rate it could take hours."""
         if rate != self.rate:
             self.rate, self._unpaid = rate, 0.0
 
