@@ -61,6 +61,20 @@ class _World(ClusterWorld):
     }
 
 
+class _UsualWorld(_World):
+    """With the times that nodes have by default."""
+
+    properties = {  # noqa: RUF012 - as in the class that it extends
+        **_World.properties,
+        "controller.quorum.election.timeout.ms": "1000",
+        "controller.quorum.fetch.timeout.ms": "2000",
+        "controller.quorum.request.timeout.ms": "2000",
+        "controller.quorum.election.backoff.max.ms": "1000",
+        "broker.heartbeat.interval.ms": "2000",
+        "broker.session.timeout.ms": "9000",
+    }
+
+
 class _Client:
     """A client that is as patient as real ones, and asks any node where to go; or, as librdkafka does, always the node
     that it spoke to last.
@@ -168,10 +182,17 @@ class _Client:
 Scenario = Callable[[ClusterWorld, Trouble, _Client], Awaitable[None]]
 
 
-def run_scenario(seed: int, scenario: Scenario, *, is_sticky: bool = True, commits: bool = True) -> None:
+def run_scenario(
+    seed: int,
+    scenario: Scenario,
+    *,
+    is_sticky: bool = True,
+    commits: bool = True,
+    kind: type[ClusterWorld] = _World,
+) -> None:
     """`commits`: whether there is a group as well."""
     with Simulation(seed) as simulation:
-        world = _World(simulation, voters=3)
+        world = kind(simulation, voters=3)
 
         async def run() -> None:
             async with asyncio.TaskGroup() as tasks:
@@ -193,6 +214,11 @@ def run_scenario(seed: int, scenario: Scenario, *, is_sticky: bool = True, commi
                 client.close()
 
         simulation.run(run)
+
+
+def _leader_at(node: ClusterNode) -> int | None:
+    """Who leads, as a node knows it."""
+    return None if node.image is None else node.image.topics[TOPIC].partitions[0].leader
 
 
 def _others(world: ClusterWorld, node: ClusterNode) -> list[str]:
@@ -234,6 +260,25 @@ def test_writes_go_on_within_ten_seconds_when_a_leader_is_cut_off(cut: Cut, is_s
 
     for seed in seeds(default=SEEDS):
         run_scenario(seed, scenario, is_sticky=is_sticky)
+
+
+def test_another_leads_within_ten_seconds_by_default_where_a_leader_that_is_cut_off_was_the_controller() -> None:
+    found: list[bool] = []
+
+    async def scenario(world: ClusterWorld, trouble: Trouble, client: _Client) -> None:
+        await client.write()
+        deposed = world.nodes[client.leader - 1]
+        found.append(deposed.is_active)
+        if deposed.is_active:
+            cut_both_ways(world, deposed)
+            others = [node for node in world.nodes if node is not deposed]
+            await within(SOON_S, trouble.until(lambda: _leader_at(others[0]) not in (None, deposed.node_id)))
+            await client.write()
+
+    for seed in range(20):
+        if sum(found) < SEEDS:
+            run_scenario(seed, scenario, commits=False, kind=_UsualWorld)
+    assert sum(found) == SEEDS
 
 
 @pytest.mark.parametrize("is_sticky", [False, True])

@@ -75,6 +75,13 @@ class ClusterMetadata(ImageSource, Reporter, Protocol):
         """How long ago it was certain that no other node leads the quorum; None: it never was, or this one does not."""
         ...
 
+    @property
+    def former_leader(self) -> tuple[int, int] | None:
+        """Who led the quorum before this node, and how many milliseconds ago it can last have been sure of that; None:
+        nobody is known, or this one does not lead.
+        """
+        ...
+
     async def wait_applied(self, end_offset: int) -> None:
         """Return when the log up to `end_offset` is applied on this node. Use your own deadline."""
         ...

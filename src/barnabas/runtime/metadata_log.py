@@ -253,6 +253,11 @@ class MetadataLog:
         confirmed_ms = self._driver.node.confirmed_ms(now_ms)
         return None if confirmed_ms is None else now_ms - confirmed_ms
 
+    @property
+    def former_leader(self) -> tuple[int, int] | None:
+        """Who led the quorum before this node, and how many milliseconds ago it can last have been sure of that."""
+        return self._driver.node.former_leader(self._driver.time_ms)
+
     async def wait_applied(self, end_offset: int) -> None:
         """Return when the log up to `end_offset` is applied here."""
         await self._applied.wait_applied(end_offset)

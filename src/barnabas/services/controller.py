@@ -118,6 +118,9 @@ class Controller:
         self._is_formed = False
         if epoch is not None:
             self._sessions = Sessions(self._metadata.image, timeout_ms=self._timeout_ms, now_ms=_now_ms())
+            former = self._metadata.former_leader
+            if former is not None:
+                self._sessions.note_silence(*former)
         self._changed.set()
 
     @property

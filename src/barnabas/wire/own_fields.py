@@ -22,6 +22,7 @@ GENERATION_TAG: Final = FIRST_TAG + 7
 PREVIOUS_GENERATION_TAG: Final = FIRST_TAG + 8
 WANTS_LEASE_TAG: Final = FIRST_TAG + 9
 LEASED_TAG: Final = FIRST_TAG + 10
+SILENCE_TAG: Final = FIRST_TAG + 11
 
 
 LEASED: Final = 1
@@ -67,6 +68,8 @@ OWN_FIELDS: Final = (
     # The leader of the quorum tells its time, and who fetches again the latest that it was told.
     OwnField("fetch.response", "FetchResponse", "leader_ms", LEADER_TIME_TAG, "int64", -1),
     OwnField("fetch.request", "FetchRequest", "seen_leader_ms", LEADER_TIME_TAG, "int64", -1),
+    # How long ago a voter last heard from a leader of the quorum.
+    OwnField("vote.response", "VoteResponse", "silence_ms", SILENCE_TAG, "int64", -1),
 )
 
 

@@ -34,6 +34,7 @@ class SharedLog:
         self.leader: NodeMetadata | None = None
         self.epoch = 0
         self.unconfirmed_ms: int | None = 0
+        self.former_leader: tuple[int, int] | None = None
         self.is_raft_next = False
         """Whether Raft writes something itself between the next decision and its records."""
         self.gate = asyncio.Event()
@@ -86,6 +87,10 @@ class NodeMetadata:
     @property
     def unconfirmed_ms(self) -> int | None:
         return self.log.unconfirmed_ms if self.is_active else None
+
+    @property
+    def former_leader(self) -> tuple[int, int] | None:
+        return self.log.former_leader if self.is_active else None
 
     @property
     def quorum(self) -> Quorum:

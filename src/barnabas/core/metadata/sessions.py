@@ -1,7 +1,8 @@
 """The sessions of brokers with the active controller: soft state, which a new controller starts again.
 
 A broker has a session from its registration on, and keeps it by its heartbeats. A new controller gives every broker
-that is not fenced a new session: it cannot know when the previous controller got their last heartbeats.
+that is not fenced a new session: it cannot know when the previous controller got their last heartbeats. Only of that
+controller itself, which is a broker as well, it knows for how long it was not heard of.
 """
 
 from collections.abc import Iterable
@@ -27,6 +28,14 @@ class Sessions:
         self._sessions = {
             node.node_id: _Session(node.epoch, now_ms) for node in image.nodes.values() if not node.is_fenced
         }
+
+    def note_silence(self, node_id: int, silence_ms: int) -> None:
+        """A broker was not heard of for so long before these sessions began. Half of its session is left to it at
+        least, in which it can find out whom to send heartbeats to.
+        """
+        session = self._sessions.get(node_id)
+        if session is not None:
+            session.contact_ms -= min(silence_ms, self._timeout_ms // 2)
 
     def begin(self, node_id: int, *, epoch: int, now_ms: int) -> None:
         """A broker has registered."""

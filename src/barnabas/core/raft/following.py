@@ -63,6 +63,7 @@ def on_fetch_response(
         return
     if response.refusal is None and request.epoch == state.epoch:
         role.leader_ms = max(role.leader_ms, response.leader_ms)
+        state.heard_ms = now_ms
         state.looking_on = None  # there is a leader in this epoch: whoever named one of an older epoch lags
     if response.refusal is not None or not is_current(state, request):
         state.requests.pause(leader_id, now_ms=now_ms)

@@ -81,6 +81,8 @@ class VoteResponse(msgspec.Struct, frozen=True, kw_only=True):
     leader_id: int | None = None
     refusal: Refusal | None = None
     is_granted: bool = False
+    silence_ms: int = NOT_SAID
+    """How long ago the voter last heard from a leader, or led itself; not said if it has not since its start."""
 
 
 class BeginQuorumEpochResponse(msgspec.Struct, frozen=True, kw_only=True):

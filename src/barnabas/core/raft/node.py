@@ -138,6 +138,17 @@ class RaftNode:
         role = self._state.role
         return leading.confirmed_ms(self._state, role, now_ms=now_ms) if isinstance(role, Leader) else None
 
+    def former_leader(self, now_ms: int) -> tuple[int, int] | None:
+        """Who led before this node, and how long ago it can last have been sure of that; None if this does not lead.
+
+        Whoever is sure that it leads has heard that a majority follows it. Of any majority somebody has elected this
+        node, and said when a leader last answered it: what a leader hears of it is from before that.
+        """
+        role = self._state.role
+        if not isinstance(role, Leader) or role.former_id is None:
+            return None
+        return role.former_id, max(now_ms - role.heard_ms, 0)
+
     @property
     def deadline_ms(self) -> int | None:
         """When `tick` has something to do, if nothing else comes before."""

@@ -75,6 +75,8 @@ class Candidate(msgspec.Struct, kw_only=True):
 
     deadline_ms: int
     granting: set[int]
+    heard_ms: int
+    """The latest time at which those who vote for it may have heard from a leader before it."""
     refusing: set[int] = msgspec.field(default_factory=set)
 
 
@@ -146,6 +148,10 @@ class Leader(msgspec.Struct, kw_only=True):
     fetched: set[int]
     """Voters that have fetched since the quorum was last seen whole."""
     quorum_deadline_ms: int
+    heard_ms: int
+    """The latest time at which those who elected it may have heard from a leader before it."""
+    former_id: int | None
+    """Who led last, as far as this node knew."""
     high_watermark: int = NO_OFFSET
     parked: dict[ReplicaKey, ParkedFetch] = msgspec.field(default_factory=dict)
     change: PendingChange | None = None
@@ -198,6 +204,10 @@ class RaftState:
         self.high_watermark = NO_OFFSET
         """What this node knows to be committed. It outlives changes of role: committed is committed."""
         self.role: Role = Unattached(deadline_ms=0)
+        self.heard_ms: int | None = None
+        """The latest time at which a leader has answered this node, or it has led itself; None: not since its start."""
+        self.former_id: int | None = None
+        """Who led last, as far as this node knows."""
         self.looking_on: LookingOn | None = None
         self.ahead_in: int | None = None
         """The last epoch of this node that the quorum was found to be behind: said once."""

@@ -21,8 +21,9 @@ from barnabas.core.raft.state import (
 from barnabas.core.raft.voters import BOOTSTRAP_OFFSET, Voter, VoterSet
 
 
-def _enter(state: RaftState, role: Role) -> None:
+def _enter(state: RaftState, role: Role, *, now_ms: int) -> None:
     if isinstance(state.role, Leader):
+        state.heard_ms = now_ms
         leading.step_down(state, state.role, NotLeaderOrFollower(f"node {state.node_id} leads no more"))
     state.role = role
     state.looking_on = None
@@ -38,7 +39,7 @@ def become_unattached(state: RaftState, epoch: int, *, now_ms: int) -> None:
         deadline_ms = role.deadline_ms
     voted = state.quorum.voted if epoch == state.epoch else None
     state.quorum = QuorumState(epoch, None, voted)
-    _enter(state, Unattached(deadline_ms=deadline_ms))
+    _enter(state, Unattached(deadline_ms=deadline_ms), now_ms=now_ms)
 
 
 def become_follower(state: RaftState, epoch: int, leader_id: int, *, now_ms: int) -> None:
@@ -47,14 +48,15 @@ def become_follower(state: RaftState, epoch: int, leader_id: int, *, now_ms: int
     assert epoch > state.epoch or state.leader_id in (None, leader_id)
     voted = state.quorum.voted if epoch == state.epoch else None
     state.quorum = QuorumState(epoch, leader_id, voted)
-    _enter(state, Follower(deadline_ms=now_ms + state.config.fetch_timeout_ms))
+    state.former_id = leader_id
+    _enter(state, Follower(deadline_ms=now_ms + state.config.fetch_timeout_ms), now_ms=now_ms)
 
 
 def become_prospective(state: RaftState, *, now_ms: int) -> None:
     """The leader is silent, or there is none: would this node be elected? Nothing durable changes."""
     assert state.may_stand
     deadline_ms = now_ms + state.random_election_timeout_ms()
-    _enter(state, Prospective(deadline_ms=deadline_ms, granting={state.node_id}))
+    _enter(state, Prospective(deadline_ms=deadline_ms, granting={state.node_id}), now_ms=now_ms)
     if state.is_own_vote_enough:
         become_candidate(state, now_ms=now_ms)
 
@@ -70,7 +72,8 @@ def become_candidate(state: RaftState, *, now_ms: int) -> None:
 def resume_candidate(state: RaftState, *, now_ms: int) -> None:
     """Stand in the epoch that this node has voted for itself in."""
     deadline_ms = now_ms + state.random_election_timeout_ms()
-    _enter(state, Candidate(deadline_ms=deadline_ms, granting={state.node_id}))
+    heard_ms = now_ms if state.heard_ms is None else state.heard_ms
+    _enter(state, Candidate(deadline_ms=deadline_ms, granting={state.node_id}, heard_ms=heard_ms), now_ms=now_ms)
     if state.is_own_vote_enough:
         become_leader(state, now_ms=now_ms)
 
@@ -89,8 +92,11 @@ def become_leader(state: RaftState, *, now_ms: int) -> None:
         progress={voter.key: Progress(begin_due_ms=now_ms) for voter in state.other_voters.voters},
         fetched=set(),
         quorum_deadline_ms=now_ms + leading.check_quorum_timeout_ms(state),
+        heard_ms=state.role.heard_ms,
+        former_id=state.former_id,
     )
-    _enter(state, role)
+    _enter(state, role, now_ms=now_ms)
+    state.former_id = state.node_id
     change = LeaderChange(state.node_id, voters.node_ids, granting)
     last_entry = state.voters.last_entry
     if last_entry is not None and last_entry.offset == BOOTSTRAP_OFFSET:
@@ -120,6 +126,7 @@ def resign(state: RaftState, *, now_ms: int, is_final: bool = False) -> None:
             unaware={voter.key.node_id for voter in followers},
             is_final=is_final,
         ),
+        now_ms=now_ms,
     )
 
 

@@ -13,6 +13,7 @@ from barnabas.core.errors import (
 from barnabas.core.raft.epochs import is_step
 from barnabas.core.raft.leading import is_sole_voter
 from barnabas.core.raft.messages import (
+    NOT_SAID,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -60,7 +61,14 @@ def on_vote_request(state: RaftState, request: VoteRequest, *, now_ms: int) -> V
     is_granted = refusal is None and may_grant(state, request)
     if is_granted and not request.is_pre_vote:
         _vote_for(state, request.candidate, now_ms=now_ms)
-    return VoteResponse(epoch=state.epoch, leader_id=state.leader_id, refusal=refusal, is_granted=is_granted)
+    silence_ms = NOT_SAID if state.heard_ms is None else max(now_ms - state.heard_ms, 0)
+    return VoteResponse(
+        epoch=state.epoch,
+        leader_id=state.leader_id,
+        refusal=refusal,
+        is_granted=is_granted,
+        silence_ms=0 if isinstance(state.role, Leader) else silence_ms,
+    )
 
 
 def _check_vote(request: VoteRequest) -> Refusal | None:
@@ -117,6 +125,9 @@ def on_vote_response(
     if not isinstance(role, Prospective | Candidate) or request.is_pre_vote != isinstance(role, Prospective):
         return
     (role.granting if response.is_granted else role.refusing).add(voter_id)
+    if isinstance(role, Candidate) and response.is_granted:
+        # The answer is older than this moment, so it was heard no later than this; who does not say may just have.
+        role.heard_ms = max(role.heard_ms, now_ms - max(response.silence_ms, 0))
     majority = state.voters.current.majority
     if len(role.granting.intersection(state.voters.current.node_ids)) >= majority:
         if isinstance(role, Prospective):

@@ -84,6 +84,8 @@ def write(answer: Answer, leader: LeaderAt | None = None, *, log_start_offset: i
         body = {"topics": [{"name": TOPIC, "partitions": [_fetch_snapshot(response, answer)]}]}
     else:
         body = {"topics": [{"topic_name": TOPIC, "partitions": [_election(response)]}]}
+        if isinstance(response, VoteResponse):
+            body["silence_ms"] = response.silence_ms
     endpoints = [] if leader is None else [{"node_id": leader.node_id, "host": leader.host, "port": leader.port}]
     return {"error_code": 0, **body, "node_endpoints": endpoints}
 
@@ -154,6 +156,9 @@ def read(request: Request, message: Any) -> ReadAnswer:
     if isinstance(answer.response, FetchResponse):
         leader_ms = getattr(message, "leader_ms", NOT_SAID)
         answer = answer._replace(response=msgspec.structs.replace(answer.response, leader_ms=leader_ms))
+    elif isinstance(answer.response, VoteResponse):
+        silence_ms = getattr(message, "silence_ms", NOT_SAID)
+        answer = answer._replace(response=msgspec.structs.replace(answer.response, silence_ms=silence_ms))
     return ReadAnswer(answer, _find_leader(answer.response.leader_id, getattr(message, "node_endpoints", ())))
 
 

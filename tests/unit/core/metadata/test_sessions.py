@@ -2,6 +2,8 @@
 
 from uuid import UUID
 
+import pytest
+
 from barnabas.core.metadata import Image
 from barnabas.core.metadata.records import NodeRecord
 from barnabas.core.metadata.sessions import Sessions
@@ -16,6 +18,19 @@ def image_with(*nodes: NodeRecord) -> Image:
 
 def node(node_id: int, *, epoch: int = 0, is_fenced: bool = False) -> NodeRecord:
     return NodeRecord(node_id, "h", 1, None, UUID(int=node_id), epoch=epoch, is_fenced=is_fenced)
+
+
+@pytest.mark.parametrize(("silence_ms", "left_ms"), [(0, 100), (30, 70), (50, 50), (10**9, 50)])
+def test_the_silence_of_the_controller_before_counts_and_leaves_it_half_a_session(
+    silence_ms: int, left_ms: int
+) -> None:
+    sessions = Sessions(image_with(node(1), node(2), node(3, is_fenced=True)), timeout_ms=100, now_ms=1000)
+    sessions.note_silence(1, silence_ms)
+    sessions.note_silence(3, silence_ms)
+
+    assert sessions.overdue(now_ms=1000 + left_ms - 1) == []
+    assert sessions.overdue(now_ms=1000 + left_ms)[0] == 1
+    assert sessions.overdue(now_ms=1099) == ([] if left_ms == 100 else [1])
 
 
 def test_a_new_controller_gives_everybody_who_is_not_fenced_a_new_session() -> None:

@@ -92,8 +92,8 @@ class Cluster:
         self.nodes: dict[int, SimulatedNode] = {}
         self.committed: list[Entry] = []
         self.leaders: dict[int, int] = {}
-        self.led_since_ms: dict[int, int] = {}
-        """When each epoch's leader began to lead."""
+        self.heard_before_ms: dict[int, int] = {}
+        """When those who elected each epoch's leader had last heard from one before it."""
         self.committed_in: dict[int, int] = {}
         """Up to where each epoch has committed."""
         self.cut: set[frozenset[int]] = set()
@@ -396,16 +396,18 @@ class Cluster:
     def _check_leader(self, node: SimulatedNode, raft: RaftNode, role: Leader) -> None:
         node_id, epoch = node.key.node_id, raft.quorum.epoch
         confirmed_ms = raft.confirmed_ms(self.now_ms)
-        later = [since_ms for other, since_ms in self.led_since_ms.items() if other > epoch]
+        later = [heard_ms for other, heard_ms in self.heard_before_ms.items() if other > epoch]
         require(
             confirmed_ms is None or not later or confirmed_ms <= min(later),
-            f"{node_id} is sure to have led epoch {epoch} at {confirmed_ms}, others led later ones since {later}",
+            f"{node_id} is sure to have led epoch {epoch} at {confirmed_ms}, and those who elected later leaders had "
+            f"heard of none since {later}",
         )
         if self.leaders.get(epoch) == node_id:
             return
         require(epoch not in self.leaders, f"{node_id} and {self.leaders.get(epoch)} lead epoch {epoch}")
         self.leaders[epoch] = node_id
-        self.led_since_ms[epoch] = self.now_ms
+        require(role.heard_ms <= self.now_ms, f"{node_id} was elected by somebody who heard a leader in the future")
+        self.heard_before_ms[epoch] = role.heard_ms
         # A node that hung may learn late that it was elected: it need not have what later epochs have committed.
         end = max((end for before, end in self.committed_in.items() if before < epoch), default=0)
         is_complete = node.disk.entries[:end] == self.committed[:end]

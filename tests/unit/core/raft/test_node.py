@@ -8,7 +8,13 @@ import pytest
 from barnabas.core.errors import NotController, UnknownLeaderEpoch
 from barnabas.core.raft.epochs import LAST_EPOCH
 from barnabas.core.raft.log_view import EpochStart, SnapshotId
-from barnabas.core.raft.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse, FetchSnapshotResponse
+from barnabas.core.raft.messages import (
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    VoteResponse,
+)
 from barnabas.core.raft.node import RaftNode, Restored
 from barnabas.core.raft.output import FinishSnapshot, QuorumState, ResetToSnapshot, WriteSnapshotPart
 from barnabas.core.raft.state import Follower, Leader, Resigned, Unattached
@@ -226,3 +232,28 @@ def test_an_observer_whose_leader_answers_has_no_other() -> None:
     node.receive_response(2, asked.request_id, FetchResponse(epoch=7, leader_id=2), now_ms=5001)
 
     assert node.leadership == (2, 7)
+
+
+def elected(silences_ms: dict[int, int]) -> RaftNode:
+    """A node that fetched from 2 at 100, asked for votes at 5000, and was elected by these, at 5100."""
+    node = make_node(Restored(quorum=QuorumState(7, 2)))
+    [asked] = node.receive(
+        BeginQuorumEpochRequest(cluster_id="castle", epoch=8, leader_id=2, voter=KEYS[1]), "t", now_ms=0
+    ).requests
+    node.receive_response(2, asked.request_id, FetchResponse(epoch=8, leader_id=2), now_ms=100)
+    asked_all = {each.to: each for each in node.tick(5000).requests}
+    for is_pre_vote in (True, False):
+        answered = dict(asked_all)
+        for voter, silence_ms in silences_ms.items():
+            response = VoteResponse(epoch=8 if is_pre_vote else 9, is_granted=True, silence_ms=silence_ms)
+            output = node.receive_response(voter, answered[voter].request_id, response, now_ms=5100)
+            asked_all = {each.to: each for each in output.requests} or asked_all
+    return node
+
+
+def test_a_leader_knows_who_led_before_it_and_how_long_nobody_who_elected_it_has_heard_of_that() -> None:
+    assert elected({3: 4000}).former_leader(6000) == (2, 4900)
+    assert elected({3: 10**9}).former_leader(6000) == (2, 5900)  # it has heard of it at 100 itself
+    assert elected({3: 0}).former_leader(6000) == (2, 900)
+    assert elected({3: -1}).former_leader(6000) == (2, 900)  # who does not say may just have heard of it
+    assert make_node().former_leader(0) is None

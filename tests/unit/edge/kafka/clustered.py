@@ -110,6 +110,7 @@ class FakeMetadata:
 
     cluster_id = "cluster"
     unconfirmed_ms: int | None = 0
+    former_leader: tuple[int, int] | None = None
 
     @property
     def directory_id(self) -> UUID:
