@@ -71,7 +71,7 @@ CALLS: list[tuple[Any, set[tuple[Operation, ResourceType]]]] = [
         {(Operation.WRITE, ResourceType.TOPIC)},
     ),
     (lambda client: client.stub.Get(bus_pb2.GetRequest(topic=TOPIC), timeout=TIMEOUT_S), TOPIC_READ),
-    (lambda client: consume(client), TOPIC_READ),
+    (consume, TOPIC_READ),
     (lambda client: consume(client, group=GROUP), TOPIC_READ | GROUP_READ),
     (lambda client: client.stub.Commit(bus_pb2.CommitRequest(group=GROUP), timeout=TIMEOUT_S), GROUP_READ),
     (
