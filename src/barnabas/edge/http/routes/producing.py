@@ -21,7 +21,7 @@ from barnabas.edge.http.context import Context
 from barnabas.edge.http.problems import Problem, problem_of
 from barnabas.runtime.other_leaders import produce as produce_elsewhere
 from barnabas.runtime.other_leaders import settled
-from barnabas.services.key_partition import partition_of_key
+from barnabas.core.records.murmur2 import partition_for_key
 from barnabas.services.produce import Transacting
 from barnabas.services.produce_round import Placed, ProduceRounds
 from barnabas.services.session import Session
@@ -44,7 +44,7 @@ async def produce(context: Context, call: Call) -> models.Produced:
         try:
             record, partition = _record_of(new, now_ms), new.partition
             if partition is None:
-                partition = any_partition if record.key is None else partition_of_key(record.key, count)
+                partition = any_partition if record.key is None else partition_for_key(record.key, count)
             if partition not in topic.partitions:
                 raise UnknownTopicOrPartition(f"topic '{name}' has no partition {partition}")
         except BarnabasError as error:
