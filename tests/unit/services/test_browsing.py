@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from barnabas.core.errors import LeaderNotAvailable
 from barnabas.core.model import TopicPartition
+from barnabas.core.records.murmur2 import partition_for_key
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.runtime.other_leaders import FetchedBatches
 from barnabas.services.browsing import Browser, Position, Span, Wanted
-from barnabas.core.records.murmur2 import partition_for_key
 from barnabas.services.reading import ClusterReader
 
 T = TypeVar("T")
