@@ -24,7 +24,8 @@ async def begin(broker: Broker) -> UUID:
     joined = await ask(broker, APIS[76], 1, **member, subscribed_topic_names=("hidden",))
     assert joined.error_code.value == 0
     rules = Rules()
-    rules.add(UUID(int=1), Acl(ResourceType.GROUP, "g", 3, "User:alice", "*", Operation.ALL, 3))
+    for operation in (Operation.READ, Operation.DESCRIBE, Operation.DELETE):
+        rules.add(UUID(int=operation), Acl(ResourceType.GROUP, "g", 3, "User:alice", "*", operation, 3))
     broker.access.use(AclAuthorizer(rules, broker.metadata))
     return broker.image.topics["hidden"].topic_id
 
@@ -60,7 +61,7 @@ def test_a_topic_named_by_its_id_is_refused_without_its_name() -> None:
 def test_a_topic_that_is_refused_is_answered_as_one_that_does_not_exist() -> None:
     async def scenario(broker: Broker) -> None:
         await begin(broker)
-        await ask(broker, APIS[76], 1, group_id="g", member_id=MEMBER, member_epoch=-1)
+        await ask_alice(broker, 76, 1, {"group_id": "g", "member_id": MEMBER, "member_epoch": -1})
         for key, more in ((91, {"partitions": [{"partition_index": 0, "start_offset": 0}]}), (92, {})):
             there, missing = [
                 await ask_alice(broker, key, 0, {"group_id": "g", "topics": [{"topic_name": name, **more}]})
