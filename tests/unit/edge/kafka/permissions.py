@@ -89,6 +89,14 @@ FETCHED = {
     "replica_state": {"replica_id": -1, "replica_epoch": -1},
 }
 FETCHED_PARTITIONS = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "last_fetched_epoch": -1}]
+SHARED = {"group_id": "g", "member_id": "AAAAAAAAAAAAAAAAAAAAAQ", "share_session_epoch": 0}
+ACKNOWLEDGED = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": (1,)}]
+SHARED_TOPICS = [{"topic_id": THERE_ID, "partitions": [{"partition_index": 0}]}]
+DONE_TOPICS = [
+    {"topic_id": THERE_ID, "partitions": [{"partition_index": 0, "acknowledgement_batches": ACKNOWLEDGED}]}
+]
+STATES = [{"partition": 0, "state_epoch": 0, "leader_epoch": 0, "start_offset": 0}]
+STARTS = [{"partition_index": 0, "start_offset": 0}]
 ACL = {"resource_type": 2, "resource_name": "there", "resource_pattern_type": 3, "host": "*"}
 ENTRY = {"principal": "User:x", "operation": 3, "permission_type": 3}
 
@@ -288,7 +296,18 @@ ROWS: tuple[Row, ...] = (
         sees=lists("there", "topics", "name"),
         note="of all topics",
     ),
+    row(76, 1, "G.READ,T.DESCRIBE", {**MEMBER, "member_epoch": 9, "subscribed_topic_names": ("there",)}),
+    row(77, 1, "G.DESCRIBE,T.DESCRIBE", {"group_ids": ("g",)}),
+    row(78, 2, "G.READ,T.READ", {**SHARED, "max_bytes": 1000, "max_records": 1, "topics": SHARED_TOPICS}),
+    row(79, 2, "G.READ,T.READ", {**SHARED, "share_session_epoch": 1, "topics": DONE_TOPICS}),
     row(80, 1, "C.ALTER", {"voter_id": 2, "listeners": [{"name": "C", "host": "h", "port": 1}]}),
     row(81, 0, "C.ALTER", {"voter_id": 9}),
     row(82, 0, "C.CLUSTER_ACTION", {"voter_id": 9}),
+    *(
+        row(key, 0, "C.CLUSTER_ACTION", {"group_id": "g", "topics": [{"topic_id": THERE_ID, "partitions": STATES}]})
+        for key in (83, 84, 85, 86, 87)
+    ),
+    row(90, 1, "G.DESCRIBE,T.DESCRIBE", {"groups": [{"group_id": "g", "topics": [{**TOPIC, "partitions": (0,)}]}]}),
+    row(91, 0, "G.READ,T.READ", {"group_id": "g", "topics": [{**TOPIC, "partitions": STARTS}]}),
+    row(92, 0, "G.DELETE,T.READ", {"group_id": "g", "topics": [TOPIC]}),
 )

@@ -18,10 +18,27 @@ from barnabas.edge.kafka.handlers.quorum_requests import fetch_metadata
 from barnabas.services.acl_authorizer import AclAuthorizer
 from barnabas.services.broker import Broker
 from barnabas.services.session import Principal
-from barnabas.wire.apis import APIS, CONSUMER_GROUP_DESCRIBE, DESCRIBE_TRANSACTIONS, FETCH, PRODUCE
+from barnabas.wire.apis import (
+    APIS,
+    DELETE_SHARE_GROUP_OFFSETS,
+    DESCRIBE_TRANSACTIONS,
+    FETCH,
+    PRODUCE,
+    SHARE_ACKNOWLEDGE,
+)
 from tests.support.served import HANDLERS, SERVED
 from tests.unit.edge.kafka.calling import Caller
-from tests.unit.edge.kafka.permissions import NAMED, NOT_AUTHORIZED, REFUSALS, ROWS, THERE_ID, Permission, Row
+from tests.unit.edge.kafka.permissions import (
+    NAMED,
+    NOT_AUTHORIZED,
+    REFUSALS,
+    ROWS,
+    SHARED,
+    SHARED_TOPICS,
+    THERE_ID,
+    Permission,
+    Row,
+)
 from tests.unit.edge.kafka.support import ask, ask_as, config_of, create, new_session, run, through_bytes
 from tests.unit.edge.kafka.test_access import codes_in
 
@@ -37,6 +54,8 @@ ANOTHER = {
     if resource.type is not ResourceType.CLUSTER
 }
 AUTHORIZING = config_of(authorizer_class_name="acl", super_users="User:ANONYMOUS")
+JOINED = {69: 68, 77: 76, 90: 76, 92: 76}
+"""Requests about a group that somebody has joined, and how: the keys of both."""
 SERVED_ROWS = [each for each in ROWS if each.key in SERVED]
 
 
@@ -79,7 +98,7 @@ def expected_of(row: Row, granted: frozenset[Permission]) -> int:
 
 async def heard(broker: Broker, row: Row) -> Any:
     """The answer to the request of a row, for alice."""
-    request = _with_id(row.request, broker.image.topics["there"].topic_id)
+    request = _with_id(row.request, _id_of(broker))
     api = APIS[row.key]
     session = new_session("CONTROLLER" if row.is_for_controllers else "PLAINTEXT")
     session.principal, session.is_for_controllers = ALICE, row.is_for_controllers
@@ -108,6 +127,10 @@ def _with_id(value: Any, topic_id: UUID) -> Any:
     return topic_id if value == THERE_ID else value
 
 
+def _id_of(broker: Broker) -> UUID:
+    return broker.image.topics["there"].topic_id
+
+
 async def begin(broker: Broker) -> None:
     """A topic, a group that has an offset of it, and a transactional id; again after what a request may have done."""
     if "new" in broker.image.topics:
@@ -130,10 +153,11 @@ def test_a_request_is_carried_out_with_the_permissions_of_its_row_and_with_nothi
     async def scenario(broker: Broker) -> None:
         await begin(broker)
         await ask(broker, APIS[22], 5, transactional_id="t", transaction_timeout=1000)
-        if row.key == CONSUMER_GROUP_DESCRIBE.key:
-            await join(broker)
+        await join(broker, row.key)
         for granted in grants_of(row):
             authorizer = broker.access._authorizer
+            if row.key == SHARE_ACKNOWLEDGE.key:
+                await ask(broker, APIS[78], 2, **SHARED, topics=_with_id(SHARED_TOPICS, _id_of(broker)))
             rules = Rules()
             for number, (operation, resource) in enumerate(sorted(granted)):
                 rules.add(UUID(int=number), Acl(resource.type, resource.name, 3, "User:alice", "*", operation, 3))
@@ -147,18 +171,22 @@ def test_a_request_is_carried_out_with_the_permissions_of_its_row_and_with_nothi
             else:
                 assert row.sees(answer) is (code == 0), (granted, answer)
                 assert codes <= {REFUSALS[ResourceType.GROUP]} if row.key == 9 else not codes
-            if row.key != CONSUMER_GROUP_DESCRIBE.key:
+            if row.key not in JOINED:
                 await begin(broker)
 
     run(scenario, AUTHORIZING)
 
 
-async def join(broker: Broker) -> None:
-    """Make group g a consumer group whose member names the topic."""
+async def join(broker: Broker, key: int) -> None:
+    """Make group g the kind of group that a request is about, whose member names the topic."""
+    if key not in JOINED:
+        return
     await ask(broker, APIS[42], 2, groups_names=("g",))
-    member = {"group_id": "g", "member_id": "m", "member_epoch": 0, "rebalance_timeout": 1000}
-    joined = await ask(broker, APIS[68], 1, **member, subscribed_topic_names=("there",), topic_partitions=())
+    member = {"group_id": "g", "member_id": SHARED["member_id"], "member_epoch": 0, "rebalance_timeout": 1000}
+    joined = await ask(broker, APIS[JOINED[key]], 1, **member, subscribed_topic_names=("there",), topic_partitions=())
     assert joined.error_code.value == 0
+    if key == DELETE_SHARE_GROUP_OFFSETS.key:  # only of a group without members
+        await ask(broker, APIS[76], 1, **{**member, "member_epoch": -1})
 
 
 def test_the_document_has_the_same_table() -> None:

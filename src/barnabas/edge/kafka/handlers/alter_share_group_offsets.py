@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.access.resources import Operation
 from barnabas.core.access.resources import group as group_of
 from barnabas.core.access.resources import topic as topic_of
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, TopicAuthorizationFailed
 from barnabas.core.groups.records import NO_TOPIC_ID
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
@@ -56,7 +56,8 @@ def _may(broker: Broker, session: Session, name: str) -> bool:
 def _topic(
     broker: Broker, name: str, partitions: dict[int, int], outcomes: dict[tuple[str, int], BarnabasError | None]
 ) -> message.AlterShareGroupOffsetsResponseTopic:
-    topic = broker.served.by_name.get(name)
+    refused = any(isinstance(outcomes.get((name, index)), TopicAuthorizationFailed) for index in partitions)
+    topic = None if refused else broker.served.by_name.get(name)  # an id would tell that it exists
     return {
         "topic_name": name,
         "topic_id": NO_TOPIC_ID if topic is None else topic.topic_id,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.access.resources import Operation
 from barnabas.core.access.resources import group as group_of
 from barnabas.core.access.resources import topic as topic_of
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, TopicAuthorizationFailed
 from barnabas.core.groups.records import NO_TOPIC_ID
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
@@ -44,7 +44,8 @@ async def handle(
 
 
 def _topic(broker: Broker, name: str, error: BarnabasError | None) -> message.DeleteShareGroupOffsetsResponseTopic:
-    topic = broker.served.by_name.get(name)
+    refused = isinstance(error, TopicAuthorizationFailed)
+    topic = None if refused else broker.served.by_name.get(name)  # an id would tell that it exists
     return {
         "topic_name": name,
         "topic_id": NO_TOPIC_ID if topic is None else topic.topic_id,

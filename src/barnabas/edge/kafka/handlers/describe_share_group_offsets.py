@@ -54,12 +54,15 @@ async def _describe(
     try:
         broker.access.authorize(session, Operation.DESCRIBE, group_of(group))
         if asked is not None:
-            hidden = _hidden(broker, session, asked)
-            asked = {name: found for name, found in asked.items() if _may_see(broker, session, name)}
+            seen = {name for name in asked if broker.access.allows_topic(session, Operation.DESCRIBE, name)}
+            hidden = _hidden({name: found for name, found in asked.items() if name not in seen})
+            asked = {name: found for name, found in asked.items() if name in seen}
         found = await broker.shares.groups.describe_offsets(group, asked)
     except BarnabasError as error:
         return {"group_id": group, "topics": [], **refused(error)}
-    shown = [each for each in found if _may_see(broker, session, each.topic)]
+    shown = found
+    if asked is None:  # what was not named is left out without a word
+        shown = [each for each in found if broker.access.sees_topic(session, Operation.DESCRIBE, each.topic)]
     by_topic: dict[tuple[str, UUID], list[message.DescribeShareGroupOffsetsResponsePartition]] = {}
     for each in [*shown, *hidden]:
         by_topic.setdefault((each.topic, each.topic_id), []).append(_partition(each))
@@ -73,15 +76,10 @@ async def _describe(
     }
 
 
-def _may_see(broker: Broker, session: Session, name: str) -> bool:
-    return broker.access.allows_topic(session, Operation.DESCRIBE, name)
-
-
-def _hidden(broker: Broker, session: Session, asked: dict[str, list[int]]) -> list[DescribedOffset]:
+def _hidden(asked: dict[str, list[int]]) -> list[DescribedOffset]:
     return [
         DescribedOffset(name, NO_TOPIC_ID, index, error=refusal_of(Operation.DESCRIBE, topic_of(name)))
         for name, indexes in asked.items()
-        if not _may_see(broker, session, name)
         for index in indexes
     ]
 

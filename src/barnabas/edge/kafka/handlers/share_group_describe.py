@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.core.access.resources import Operation
 from barnabas.core.access.resources import group as group_of
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, TopicAuthorizationFailed
 from barnabas.core.groups.share.describe import DescribedShareGroup, DescribedShareMember
 from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers import operations
@@ -45,7 +45,8 @@ async def _describe(broker: Broker, group: str, session: Session, *, tells_opera
         broker.access.authorize(session, Operation.DESCRIBE, group_of(group))
         described = await broker.shares.groups.describe(group)
         for name in sorted({name for member in described.members for name in _topics(broker, member)}):
-            broker.access.authorize_topic(session, Operation.DESCRIBE, name)  # one unseen hides the whole group
+            if not broker.access.sees_topic(session, Operation.DESCRIBE, name):  # one unseen hides the whole group
+                raise TopicAuthorizationFailed("not allowed: describe on a topic that the group uses")
     except BarnabasError as error:
         return {"group_id": group, **refused(error), "authorized_operations": operations.NOT_ASKED}
     allowed = operations.allowed_on(broker.access, session, group_of(group), is_asked=tells_operations)

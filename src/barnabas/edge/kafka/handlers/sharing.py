@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from barnabas.core.access.resources import Operation
-from barnabas.core.access.resources import topic as topic_of
-from barnabas.core.errors import BarnabasError, InvalidRequest, NotLeaderOrFollower
+from barnabas.core.errors import BarnabasError, InvalidRequest, NotLeaderOrFollower, TopicAuthorizationFailed
 from barnabas.core.groups.records import NO_TOPIC_ID
 from barnabas.edge.kafka.current_leaders import CurrentLeaders
-from barnabas.services.access import refusal_of
 from barnabas.services.broker import Broker
 from barnabas.services.session import Session
 from barnabas.services.share_fetch import Allowed, RawAcks
@@ -64,7 +62,7 @@ class TopicAccess(Allowed):
             return
         topic = self._broker.served.by_id.get(place[0])
         if topic is not None and not self._broker.access.allows_topic(self._session, Operation.READ, topic.name):
-            raise refusal_of(Operation.READ, topic_of(topic.name))
+            raise TopicAuthorizationFailed("not allowed: read on this topic")  # without its name: it was not named
 
 
 class Leaders:
