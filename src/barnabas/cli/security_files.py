@@ -174,6 +174,8 @@ ssl.keystore.location={home / "node.pem"}
 ssl.truststore.location={directory / "ca.pem"}
 cluster.secret.file={directory / "cluster.secret"}
 sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512
+authorizer.class.name=acl
+super.users=User:{ADMIN}
 """
 
 

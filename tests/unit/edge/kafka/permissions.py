@@ -92,9 +92,7 @@ FETCHED_PARTITIONS = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes":
 SHARED = {"group_id": "g", "member_id": "AAAAAAAAAAAAAAAAAAAAAQ", "share_session_epoch": 0}
 ACKNOWLEDGED = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": (1,)}]
 SHARED_TOPICS = [{"topic_id": THERE_ID, "partitions": [{"partition_index": 0}]}]
-DONE_TOPICS = [
-    {"topic_id": THERE_ID, "partitions": [{"partition_index": 0, "acknowledgement_batches": ACKNOWLEDGED}]}
-]
+DONE_TOPICS = [{"topic_id": THERE_ID, "partitions": [{"partition_index": 0, "acknowledgement_batches": ACKNOWLEDGED}]}]
 STATES = [{"partition": 0, "state_epoch": 0, "leader_epoch": 0, "start_offset": 0}]
 STARTS = [{"partition_index": 0, "start_offset": 0}]
 ACL = {"resource_type": 2, "resource_name": "there", "resource_pattern_type": 3, "host": "*"}
