@@ -56,7 +56,7 @@ def _check_grpc(config: BrokerConfig) -> None:
     ):
         raise InvalidConfig(
             f"grpc.listener is {grpc.grpc_listener}, where everybody could read and write without logging in: clients "
-            "of this node do not log in. Listen on 127.0.0.1, or have clients show certificates (grpc.tls.client.ca.file)"
+            "of this node do not log in. Listen on 127.0.0.1, or set grpc.tls.client.ca.file"
         )
 
 
