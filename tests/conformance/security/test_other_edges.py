@@ -1,13 +1,16 @@
 """HTTP and gRPC on a node whose clients log in: the same users, the same ACLs."""
 
 import base64
+import ssl
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
 import httpx
 import pytest
+import trustme
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
@@ -19,6 +22,8 @@ from confluent_kafka.admin._scram import (
 )
 from confluent_kafka.cimpl import NewTopic
 
+from barnabas.core.errors import BarnabasError
+from barnabas.node import http as http_of_node
 from barnabas.testing.embedded import EmbeddedBroker
 from barnabas.v1 import bus_pb2, bus_pb2_grpc
 
@@ -162,3 +167,58 @@ def test_a_password_that_was_right_counts_until_it_is_changed_or_the_user_is_gon
     deletion = UserScramCredentialDeletion("eve", ScramMechanism.SCRAM_SHA_512)
     admin.alter_user_scram_credentials([deletion])["eve"].result(TIMEOUT_S)
     assert _get(stub, "orders", _basic("eve", "second")) is S.UNAUTHENTICATED
+
+
+# Beyond this machine
+
+
+@pytest.fixture
+def far(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Settings of a node whose address for HTTP counts as one that other machines can reach."""
+    monkeypatch.setattr(http_of_node, "is_loopback", lambda _: False)
+    return {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "http.listener": "127.0.0.1:0"}
+
+
+def _status_of_login(broker: EmbeddedBroker, **options: Any) -> int:
+    address = broker.http if not options else broker.http.replace("http://", "https://")
+    with httpx.Client(base_url=f"{address}/api/v1", timeout=TIMEOUT_S, **options) as client:
+        until = time.monotonic() + TIMEOUT_S
+        while client.get("/openapi.json").status_code != 200:
+            assert time.monotonic() < until
+        assert client.get("/topics").status_code == (401 if options else 403)
+        return client.post("/login", json={"username": "ann", "password": "wrong"}).status_code
+
+
+def test_passwords_are_not_taken_over_http_where_others_could_read_them(far: dict[str, str]) -> None:
+    with EmbeddedBroker(far) as broker:
+        assert _status_of_login(broker) == 403
+
+
+def test_with_tls_http_is_for_other_machines_as_well(far: dict[str, str], tmp_path: Path) -> None:
+    root = trustme.CA(key_type=trustme.KeyType.ECDSA)
+    issued = root.issue_cert("127.0.0.1", key_type=trustme.KeyType.ECDSA)
+    issued.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "node.pem"))
+    trusted = ssl.create_default_context()
+    root.configure_trust(trusted)
+    files = {f"http.tls.{name}.file": str(tmp_path / "node.pem") for name in ("certificate", "key")}
+    with EmbeddedBroker({**far, **files}) as broker:
+        assert _status_of_login(broker, verify=trusted) == 401
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"grpc.listener": "0.0.0.0:0"}, "could be read on the way"),
+        ({"grpc.listener": "0.0.0.0:0", "grpc.tls.certificate.file": "x", "grpc.tls.key.file": "x"}, "do not log in"),
+        ({"http.listener": "127.0.0.1:0", "http.tls.certificate.file": "x"}, "given together"),
+        (
+            {"http.listener": "127.0.0.1:0", "http.tls.certificate.file": "x", "http.tls.key.file": "x"},
+            "http.tls.certificate.file and",
+        ),
+    ],
+)
+def test_what_would_let_strangers_in_or_cannot_work_is_refused_at_the_start(
+    settings: dict[str, str], words: str
+) -> None:
+    with pytest.raises(BarnabasError, match=words), EmbeddedBroker(settings):
+        pass
