@@ -355,9 +355,30 @@ def test_a_connection_that_does_not_log_in_is_closed_and_only_so_many_wait() -> 
         async def run() -> None:
             opened = [await open_connection(broker) for _ in range(4)]
             async with asyncio.timeout(10):
-                for reader, writer in reversed(opened):  # the last is one too many, the others take too long
+                for reader, writer in opened:  # the first makes room for the last, the others take too long
                     with contextlib.suppress(ConnectionResetError):
                         assert await reader.read() == b""
                     writer.close()
+
+        asyncio.run(run())
+
+
+def test_whoever_opens_connections_and_says_nothing_keeps_nobody_out() -> None:
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "max.connections.authenticating": "3",
+    }
+    with EmbeddedBroker(settings) as broker:
+        asyncio.run(_make_user(broker, "ann"))
+
+        async def run() -> None:
+            silent = [await open_connection(broker) for _ in range(10)]
+            client = await connect(broker)
+            assert int((await log_in(client)).error_code) == 0
+            await is_served(client)
+            for _, writer in silent:
+                writer.close()
+            client.close()
 
         asyncio.run(run())

@@ -1,19 +1,35 @@
-"""Three nodes as `barnabas security init` makes them: TLS and logins between them, and for their clients."""
+"""Three nodes as `barnabas security init` makes them: TLS, logins and ACLs between them, and for their clients."""
 
 import contextlib
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.cimpl import NewTopic
 
 from barnabas.client import Bus
 from barnabas.client.config_file import read_client_file
 
 TIMEOUT_S = 90
+Config = dict[str, str | int | float | bool]
+MORE_FOR_ANN = AclBinding(
+    ResourceType.TOPIC,
+    "hidden",
+    ResourcePatternType.LITERAL,
+    "User:ann",
+    "*",
+    AclOperation.ALL,
+    AclPermissionType.ALLOW,
+)
 
 
 def barnabas(*arguments: str, environ: dict[str, str] | None = None, text: str = "") -> str:
@@ -96,3 +112,76 @@ def test_three_nodes_over_tls_and_sasl_replicate_and_serve_those_who_log_in(dire
     barnabas("user", "create", "ann", "--password-file", "-", environ=client, text="a secret\n")
     assert "ann" in barnabas("user", "list", environ=client)
     assert oct((directory / "ca.key").stat().st_mode)[-3:] == "600"
+
+
+def test_nodes_that_log_in_do_all_their_work_with_an_authorizer_on(directory: Path) -> None:
+    """Replication, forwarding, producer ids, transactions and their markers, groups, share groups."""
+    admin: Config = {**read_client_file(str(directory / "client.properties"))}
+    client = {"BARNABAS_CLIENT_CONFIG": str(directory / "client.properties")}
+    barnabas("user", "create", "ann", "--password-file", "-", environ=client, text="a secret\n")
+    ann: Config = {**admin, "sasl.username": "ann", "sasl.password": "a secret"}
+    make = AdminClient(admin)
+    make.create_topics([NewTopic("orders", 3, 3), NewTopic("hidden", 3, 3)])["orders"].result(TIMEOUT_S)
+    consumer: Config = {
+        **ann,
+        "group.id": "billing",
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed",
+    }
+    assert _produce(ann, "orders") == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    grants = ["--producer", "--consumer", "--topic", "orders", "--group", "billing", "--transactional-id", "t"]
+    barnabas("acl", "add", "--allow-principal", "User:ann", *grants, environ=client)
+    _wait_for(lambda: _produce(ann, "orders") is None)  # a change counts on other nodes moments later
+    assert _produce(ann, "hidden") == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    _copy_in_transactions(ann, consumer)
+    asking = AdminClient(ann)
+    assert "hidden" not in asking.list_topics(timeout=TIMEOUT_S).topics
+    with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
+        asking.create_acls([MORE_FOR_ANN])[MORE_FOR_ANN].result(TIMEOUT_S)
+    with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
+        asking.create_topics([NewTopic("other", 1, 3)])["other"].result(TIMEOUT_S)
+    assert "ann" in barnabas("acl", "list", "--json", environ=client)
+
+
+def _produce(config: Config, topic: str) -> int | None:
+    """The error that a record meets."""
+    met: list[int | None] = []
+
+    def note(error: KafkaError | None, _: object) -> None:
+        met.append(None if error is None else error.code())
+
+    producer = Producer({**config, "enable.idempotence": True, "message.timeout.ms": TIMEOUT_S * 1000})
+    for partition in range(3):
+        producer.produce(topic, b"x", partition=partition, on_delivery=note)
+    assert producer.flush(TIMEOUT_S) == 0
+    return next((code for code in met if code is not None), None)
+
+
+def _copy_in_transactions(config: Config, reading: Config) -> None:
+    producer = Producer({**config, "transactional.id": "t"})
+    producer.init_transactions(TIMEOUT_S)
+    consumer = Consumer(reading)
+    consumer.subscribe(["orders"])
+    message = consumer.poll(TIMEOUT_S)
+    assert message is not None
+    assert message.error() is None, message.error()
+    producer.begin_transaction()
+    for partition in range(3):
+        producer.produce("orders", b"copied", partition=partition)
+    offsets = [TopicPartition("orders", message.partition() or 0, (message.offset() or 0) + 1)]
+    producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT_S)
+    producer.commit_transaction(TIMEOUT_S)
+    seen: set[int | None] = set()
+    while len(seen) < 3:
+        message = consumer.poll(TIMEOUT_S)
+        assert message is not None
+        assert message.error() is None, message.error()
+        if message.value() == b"copied":
+            seen.add(message.partition())
+    consumer.close()
+
+
+def _wait_for(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + TIMEOUT_S
+    while not is_so():
+        assert time.monotonic() < until

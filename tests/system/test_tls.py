@@ -221,6 +221,16 @@ def test_a_client_that_never_shakes_hands_is_closed_and_only_so_many_may(certifi
         ask(broker, context_of(certificates)).close()
 
 
+def test_whoever_never_shakes_hands_keeps_nobody_out(certificates: Certificates) -> None:
+    settings = {"ssl_keystore_location": certificates.node(), "max_connections_authenticating": "2"}
+    with running(**settings) as broker:
+        host, _, port = broker.bootstrap_of("SSL").rpartition(":")
+        silent = [socket.create_connection((host, int(port)), 10) for _ in range(10)]
+        ask(broker, context_of(certificates)).close()
+        for each in silent:
+            each.close()
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl")
 def test_openssl_finds_nothing_below_tls_1_2(certificates: Certificates) -> None:
     with running(ssl_keystore_location=certificates.node()) as broker:

@@ -10,10 +10,11 @@ import ipaddress
 import os
 import socket
 from contextlib import suppress
+from ssl import OP_NO_COMPRESSION, OP_NO_RENEGOTIATION, PROTOCOL_TLS_SERVER, SSLContext, TLSVersion
 from types import ModuleType
 from typing import Any, Final
 
-from barnabas.core.errors import AddressNotAvailable
+from barnabas.core.errors import AddressNotAvailable, InvalidConfig
 from barnabas.edge.http.basics import Basics
 from barnabas.edge.http.context import Context
 from barnabas.edge.http.exposition import Exposition
@@ -25,6 +26,7 @@ from barnabas.edge.kafka.server import KafkaServer
 from barnabas.runtime.connections import Connections
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.loop_watch import LoopWatch
+from barnabas.runtime.tls import CIPHERS
 from barnabas.services.broker import Broker
 from barnabas.services.history import History
 from barnabas.services.lag import GroupLags
@@ -58,6 +60,7 @@ class NodeHttp:
         self._server: Any = None  # of the API, once it is loaded
         self._serving: asyncio.Task[None] | None = None
         self._context: Context | None = None
+        self._tls = _tls_of(config)
         self.login: Login | None = None  # who checks credentials; None: there is no authentication
 
     async def begin(self) -> None:
@@ -78,7 +81,7 @@ class NodeHttp:
         found = self._socket.getsockname()
         self.address = (found[0], found[1])
         self._basics.broker = lambda: self._broker
-        await self._plain.start(self._socket.dup())
+        await self._plain.start(self._socket.dup(), self._tls)
 
     async def serve(
         self, broker: Broker, kafka: KafkaServer, connections: Connections, tasks: asyncio.TaskGroup
@@ -92,6 +95,8 @@ class NodeHttp:
         lags = GroupLags(broker.groups.loaded, reader, broker.threads.compute, broker.clock)
         for part in (stats, watch, lags):
             part.report(broker.metrics)
+        if broker.authentication is not None:
+            self.login = broker.authentication.callers()
         settings = self._config.http
         self._basics.has_partitions = settings.metrics_partitions_enable
         self._basics.exposition = Exposition(broker.metrics, max_series=settings.metrics_max_series)
@@ -100,6 +105,7 @@ class NodeHttp:
         if settings.http_api_enable:
             history = History(broker.served, broker.clock, kafka.times)
             lags.listeners.append(history.note_lags)
+            is_local = self._wanted is not None and is_loopback(self._wanted[0])
             context = Context(
                 broker=broker,
                 calls=Inside(kafka),
@@ -112,7 +118,8 @@ class NodeHttp:
                     broker.dice.token_bytes(SECRET_BYTES), broker.clock, lifetime_ms=settings.http_token_lifetime_ms
                 ),
                 login=self.login,
-                is_local=self._wanted is not None and is_loopback(self._wanted[0]),
+                is_local=is_local,
+                is_private=is_local or self._tls is not None,
             )
             self._context = context
             self._serving = tasks.create_task(self._serve_api(context))
@@ -128,7 +135,7 @@ class NodeHttp:
         if self._socket is None:
             return
         api = load.Api(context, self._basics, self._hosts)
-        self._server = load.server_of(api.app)
+        self._server = load.server_of(api.app, self._tls)
         listening = self._socket.dup()
         self._plain.close()  # who comes now waits for the other
         await self._server.run_on(listening)
@@ -157,6 +164,23 @@ def _load_api() -> ModuleType:
     from barnabas.edge.http import app  # noqa: PLC0415 - Starlette, which a node without the API does not load
 
     return app
+
+
+def _tls_of(config: BrokerConfig) -> SSLContext | None:
+    certificate, key = config.http.http_tls_certificate_file, config.http.http_tls_key_file
+    if certificate is None or key is None:
+        return None
+    context = SSLContext(PROTOCOL_TLS_SERVER)
+    context.minimum_version = TLSVersion.TLSv1_2
+    context.options |= OP_NO_COMPRESSION | OP_NO_RENEGOTIATION
+    context.set_ciphers(CIPHERS)
+    try:
+        context.load_cert_chain(certificate, key, password=lambda: b"")
+    except OSError as error:  # of which those of TLS are
+        raise InvalidConfig(
+            f"http.tls.certificate.file and http.tls.key.file cannot be used: {error.strerror or error}"
+        ) from None
+    return context
 
 
 def _bound(host: str, port: int) -> socket.socket:

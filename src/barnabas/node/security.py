@@ -12,8 +12,10 @@ from barnabas.runtime.peers.channel import Authenticate, TlsContext
 from barnabas.runtime.peers.login import NodeLogin
 from barnabas.runtime.tls import Tls, TlsConfig
 from barnabas.services.authentication import Authentication
+from barnabas.services.authentication.authentication import asks_clients
 from barnabas.services.authentication.users import Users
 from barnabas.services.settings.broker_config import BrokerConfig
+from barnabas.services.settings.catalogue.grpc_settings import LOOPBACK
 from barnabas.services.settings.catalogue.listener import PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SSL
 from barnabas.services.settings.catalogue.security_settings import PKCS12, SecuritySettings
 from barnabas.storage.small_file import read_file
@@ -34,16 +36,28 @@ def check_protected(config: BrokerConfig) -> None:
     """Refuse to listen for other machines where clients need not say who they are, unless that is wanted."""
     if config.security.allow_anonymous:
         return
+    _check_grpc(config)
     for listener in config.listeners:
-        protocol, settings = config.protocol_of(listener.name), config.security_of(listener.name)
-        is_open = protocol == PLAINTEXT or (protocol == SSL and settings.ssl_client_auth != "required")
-        if is_open and not listener.is_local:
+        if not asks_clients(config, listener.name) and not listener.is_local:
             raise InvalidConfig(
                 f"the listener {listener} can be reached from other machines, and does not ask who its clients are. "
                 f"Have them log in (listener.security.protocol.map={listener.name}:SASL_SSL; 'barnabas security init' "
                 "makes all that this needs, see docs/security.md), listen on 127.0.0.1 alone, or set "
                 "allow.anonymous=true if the network itself keeps others out"
             )
+
+
+def _check_grpc(config: BrokerConfig) -> None:
+    grpc = config.grpc
+    if grpc.address is None or grpc.address[0] in LOOPBACK or grpc.grpc_tls_client_ca_file is not None:
+        return
+    if not any(
+        asks_clients(config, each.name) for each in config.listeners if not config.is_for_controllers(each.name)
+    ):
+        raise InvalidConfig(
+            f"grpc.listener is {grpc.grpc_listener}, where everybody could read and write without logging in: clients "
+            "of this node do not log in. Listen on 127.0.0.1, or set grpc.tls.client.ca.file"
+        )
 
 
 class NodeSecurity:

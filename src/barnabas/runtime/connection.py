@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
     def end_authentication(self, handler: Handler) -> None:
         """The client is known: from the next frame on this handler takes what it sends."""
         self._max_frame_bytes = self._all.limits.max_frame_bytes
-        self._all.authenticating.pop(self, None)
+        self._all.newcomers.remove(self)
         self._handler = handler
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002

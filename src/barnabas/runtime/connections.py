@@ -6,7 +6,7 @@ and a connection that makes others wait without progress is closed. One connecti
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
 from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET, socket
 from typing import Final, TypeAlias
@@ -16,6 +16,7 @@ from barnabas.runtime.connection import Connection, Edge, Handler, Slot, Work
 from barnabas.runtime.connection_limits import LEFT_TO_THE_SYSTEM, ConnectionLimits, Crowd
 from barnabas.runtime.log_lines import get_logger, report
 from barnabas.runtime.metrics import Metrics
+from barnabas.runtime.newcomers import Newcomer, Newcomers
 from barnabas.runtime.receiving import ReceiveBudget
 from barnabas.runtime.tls import Tls
 from barnabas.runtime.tls_listener import TlsListener
@@ -49,8 +50,7 @@ class Connections:
         self.tasks = tasks
         self.loop = asyncio.get_running_loop()
         self.open: dict[Connection, None] = {}
-        self.authenticating: dict[Connection, float] = {}  # since when, the longest first
-        self.handshaking = 0  # connections whose TLS handshake is not done
+        self.newcomers = Newcomers()
         self.receiving = ReceiveBudget(limits)
         self.unread = UnreadBudget(limits.max_unread_bytes)
         self.shared = bytearray(SHARED_BUFFER)
@@ -84,7 +84,7 @@ class Connections:
         metrics.gauge(
             "connections_authenticating",
             "Connections whose client has not proved yet who it is.",
-            lambda: len(self.authenticating) + self.handshaking,
+            lambda: len(self.newcomers),
         )
         metrics.counter("tls_handshakes_failed_total", "TLS handshakes that failed.", lambda: self.failed_handshakes)
         metrics.counter("received_bytes_total", "Bytes received from clients.", lambda: self.received_bytes)
@@ -159,36 +159,31 @@ class Connections:
         self.refused += 1
         log.warning("closing %s:%s: %s", *peer, reason, extra={"kind": "too many connections"})
 
-    def begin_handshake(self, peer: tuple[str, int]) -> bool:
-        """Count a connection whose TLS handshake begins; False if there are too many."""
-        if self._is_crowded(peer) or not self.count(peer):
-            return False
-        self.handshaking += 1
-        return True
+    def begin_handshake(self, listener: str, peer: tuple[str, int], close: Callable[[], object]) -> None:
+        """The TLS handshake begins of a connection that is counted; `close` ends it before it is done."""
+        self._place((listener, peer), peer, close)
 
-    def end_handshake(self, peer: tuple[str, int], *, is_done: bool) -> None:
+    def end_handshake(self, listener: str, peer: tuple[str, int], *, is_done: bool) -> None:
         """A TLS handshake is over; unless it is done, so is its connection."""
-        self.handshaking -= 1
+        self.newcomers.remove((listener, peer))
         if not is_done:
             self.failed_handshakes += 1
             self._crowd.leave(peer[0])
 
-    def _is_crowded(self, peer: tuple[str, int]) -> bool:
-        is_crowded = len(self.authenticating) + self.handshaking >= self.limits.max_authenticating
-        if is_crowded:
-            self._refuse(
-                peer,
-                f"{self.limits.max_authenticating} connections have not been authenticated yet, the maximum "
-                "(max.connections.authenticating)",
-            )
-        return is_crowded
-
     def note_authenticating(self, connection: Connection) -> None:
         """The client of this connection has to prove who it is."""
-        if self._is_crowded(connection.peer):
-            connection.abort()
-        else:
-            self.authenticating[connection] = self.loop.time()
+        self.newcomers.remove((connection.listener, connection.peer))  # its handshake is done
+        self._place(connection, connection.peer, connection.abort)
+
+    def _place(self, key: Hashable, peer: tuple[str, int], close: Callable[[], object]) -> None:
+        newcomer = Newcomer(peer, self.loop.time(), close)
+        for each in self.newcomers.add(key, newcomer, most=self.limits.max_authenticating):
+            self._refuse(
+                each.peer,
+                f"more than {self.limits.max_authenticating} connections have not been authenticated yet "
+                "(max.connections.authenticating), and it is the oldest of the address that has the most",
+            )
+            each.close()
 
     def let_in(self, connection: Connection) -> bool:
         """Take a new connection in; False if there are too many."""
@@ -203,7 +198,7 @@ class Connections:
         if connection not in self.open:
             return False
         del self.open[connection]
-        self.authenticating.pop(connection, None)
+        self.newcomers.remove(connection)
         if self.served_last is connection:
             self.served_last = None
         self._crowd.leave(connection.ip)
@@ -228,16 +223,14 @@ class Connections:
 
     def _close_unknown(self, now: float) -> None:
         """Close connections whose client has had long enough to prove who it is."""
-        for connection, since in list(self.authenticating.items()):
-            if since > now - self.limits.max_authenticating_s:
-                break
+        for newcomer in self.newcomers.older_than(now - self.limits.max_authenticating_s):
             log.warning(
                 "closing %s:%s: it has not been authenticated within %.0f s",
-                *connection.peer,
+                *newcomer.peer,
                 self.limits.max_authenticating_s,
                 extra={"kind": "not authenticated"},
             )
-            connection.abort()
+            newcomer.close()
 
     def _close_deaf(self, now: float) -> None:
         """Close connections that do not read their answers, the longest stalled first; sooner if memory is scarce."""

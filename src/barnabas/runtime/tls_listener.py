@@ -8,6 +8,7 @@ import asyncio
 import logging
 import socket
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.runtime.connection import Connection
@@ -78,12 +79,14 @@ class TlsListener:
                 await asyncio.sleep(RETRY_S)
                 continue
             peer = (str(address[0]), int(address[1]))
-            if self._all.begin_handshake(peer):
-                task = self._all.tasks.create_task(self._shake_hands(accepted, peer))
-                self._shaking.add(task)
-                task.add_done_callback(self._shaking.discard)
-            else:
+            if not self._all.count(peer):
                 accepted.close()
+                continue
+            task = self._all.tasks.create_task(self._shake_hands(accepted, peer))
+            self._shaking.add(task)
+            task.add_done_callback(self._shaking.discard)
+            # Not at once: one that has not begun would never come to its end, where it is counted.
+            self._all.begin_handshake(self._name, peer, partial(self._all.loop.call_soon, task.cancel))
 
     async def _shake_hands(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         is_done = False
@@ -108,7 +111,7 @@ class TlsListener:
                 extra={"kind": "TLS"},
             )
         finally:
-            self._all.end_handshake(peer, is_done=is_done)
+            self._all.end_handshake(self._name, peer, is_done=is_done)
 
 
 def _bound(family: int, kind: int, protocol: int, address: Any) -> socket.socket:

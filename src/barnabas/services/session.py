@@ -38,6 +38,7 @@ class Session:
 
     __slots__ = (
         "client_id",
+        "expires_at_ms",
         "is_for_controllers",
         "is_forwarded",
         "is_node",
@@ -59,6 +60,7 @@ class Session:
         self.is_for_controllers = is_for_controllers  # that listener
         self.is_forwarded = False  # whether the client asked another node, which has checked what is its own to check
         self.is_node = False  # whether it has proved to be a node of this cluster
+        self.expires_at_ms: int | None = None  # when its login ends, in wall time, for edges whose streams outlast it
         self.peer = peer
         self.local = local
         self.principal = ANONYMOUS

@@ -12,8 +12,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from barnabas.edge.http.tokens import Credentials, NotAuthenticated
+from barnabas.edge.http.tokens import NotAuthenticated
 from barnabas.node.http import NodeHttp
+from barnabas.services.authentication import Identity
 from barnabas.services.session import Principal
 from barnabas.testing.embedded import EmbeddedBroker
 
@@ -434,10 +435,13 @@ def test_no_parameter_makes_the_node_fail(cluster: Cluster, orders: str) -> None
 class FakeLogin:
     """Knows one user."""
 
-    async def check(self, credentials: Credentials) -> Principal:
-        if (credentials.username, credentials.password) != ("alice", "secret"):
+    async def by_password(self, user: str, password: str, *, peer: tuple[str, int]) -> Identity:
+        if (user, password, peer[0]) != ("alice", "secret", "127.0.0.1"):
             raise NotAuthenticated("wrong user or password")
-        return Principal("User", "alice")
+        return Identity(Principal("User", "alice"))
+
+    async def by_token(self, token: str, *, peer: tuple[str, int]) -> Identity:
+        raise NotAuthenticated(f"{peer} has no token, but {len(token)} characters")
 
 
 def test_writing_and_exporting_can_be_off() -> None:
@@ -467,6 +471,9 @@ def test_who_has_to_log_in_gets_a_token_for_it(monkeypatch: pytest.MonkeyPatch) 
         refused = client.get("/cluster")
         assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
         assert client.post("/login", json={"username": "alice", "password": "wrong"}).status_code == 401
+        assert client.post("/login", json={"oauth_token": "x"}).status_code == 401
+        for neither in ({}, {"username": "alice"}, {"username": "alice", "password": "secret", "oauth_token": "x"}):
+            assert client.post("/login", json=neither).status_code == 400
         given = client.post("/login", json={"username": "alice", "password": "secret"}).json()
         headers = {"Authorization": f"Bearer {given['token']}"}
         assert client.get("/cluster", headers=headers).json()["principal"] == "User:alice"

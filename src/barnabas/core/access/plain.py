@@ -27,9 +27,13 @@ def read_plain(message: bytes) -> PlainLogin:
         raise SaslAuthenticationFailed("the PLAIN message is not UTF-8") from None
     if len(parts) != 3:
         raise SaslAuthenticationFailed("the PLAIN message must have three parts")
-    authorization, user, password = parts
+    return check_plain(*parts)
+
+
+def check_plain(authorization: str, user: str, password: str) -> PlainLogin:
+    """The login of a user who wants to act as `authorization`; empty: as itself."""
     if not user or not password or len(user) > MAX_NAME_CHARS or len(password) > MAX_PASSWORD_CHARS:
-        raise SaslAuthenticationFailed("the PLAIN message has no user or no password, or they are too long")
+        raise SaslAuthenticationFailed("there is no user or no password, or they are too long")
     if authorization not in ("", user):
         raise SaslAuthenticationFailed("a user can log in only as itself")
     return PlainLogin(user, password)

@@ -4,13 +4,15 @@ Messages come and leave as bytes, so that a large one is read or written on a th
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 
+from barnabas.core.access.certificates import MappingRule, user_of
 from barnabas.core.errors import BarnabasError, InvalidRequest
 from barnabas.edge.grpc.statuses import (
     TooManyCalls,
@@ -19,10 +21,13 @@ from barnabas.edge.grpc.statuses import (
     status_of,
     trailing_of,
 )
+from barnabas.runtime.clock import Clock
 from barnabas.runtime.offload import Offload
+from barnabas.services.authentication import Identity
 from barnabas.services.session import Principal, Session
 
 LISTENER: Final = "GRPC"
+MAX_CERTIFICATES: Final = 1000
 LARGE_BYTES: Final = 64 * 1024
 """A larger message is read, or written, on a thread."""
 M = TypeVar("M", bound=Message)
@@ -34,7 +39,7 @@ Streaming = Callable[["Call"], Awaitable[None]]
 class Authenticator(Protocol):
     """Says who a caller is, by what is in its metadata."""
 
-    async def authenticate(self, scheme: str, credentials: str) -> Principal:
+    async def authenticate(self, scheme: str, credentials: str, *, peer: tuple[str, int]) -> Identity:
         """The caller of ``authorization: <scheme> <credentials>``, the scheme in small letters; `Unauthenticated` if
         they are not valid.
         """
@@ -89,12 +94,21 @@ class Calls:
     """Wraps the methods of the service."""
 
     def __init__(
-        self, offload: Offload, *, authenticator: Authenticator | None, uses_certificates: bool, max_streams: int
+        self,
+        offload: Offload,
+        *,
+        authenticator: Authenticator | None,
+        uses_certificates: bool,
+        max_streams: int,
+        clock: Clock,
+        rules: Sequence[MappingRule] = (),
     ) -> None:
         self._offload = offload
         self._authenticator = authenticator
         self._uses_certificates = uses_certificates
         self._max_streams = max_streams
+        self._clock = clock
+        self._rules = rules
         self.streams = 0
 
     def unary(self, method: Unary) -> Callable[[bytes, Any], Awaitable[bytes]]:
@@ -122,7 +136,8 @@ class Calls:
                 await _abort(context, busy)
             self.streams += 1
             try:
-                await method(Call(context, await self._session(context), self._offload))
+                session = await self._session(context)
+                await self._run(method, Call(context, session, self._offload), session.expires_at_ms)
             except BarnabasError as error:
                 await _abort(context, error)
             except BaseExceptionGroup as group:
@@ -134,6 +149,18 @@ class Calls:
                 self.streams -= 1
 
         return handle
+
+    async def _run(self, method: Streaming, call: Call, expires_at_ms: int | None) -> None:
+        """A stream, which ends with the token that it was opened by."""
+        left_s = None if expires_at_ms is None else max((expires_at_ms - self._clock.now_ms()) / 1000, 0)
+        limit = asyncio.timeout(left_s)
+        try:
+            async with limit:
+                await method(call)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise Unauthenticated("the token has expired; open the stream again with another") from None
 
     def watching(self, method: Callable[[Call, bytes], Awaitable[None]]) -> Callable[[bytes, Any], Awaitable[None]]:
         """A method with one request and a stream of responses."""
@@ -152,20 +179,28 @@ class Calls:
         session.client_id = str(given.get("user-agent", ""))[:200] or None
         authorization = given.get("authorization")
         if authorization is not None:
-            session.principal = await self._authenticate(str(authorization))
+            identity = await self._authenticate(str(authorization), session.peer)
+            session.principal, session.expires_at_ms = identity.principal, identity.expires_at_ms
         elif self._uses_certificates:
-            session.principal = _certified(context.auth_context())
+            session.principal = self._certified(context.auth_context())
         elif self._authenticator is not None:
             raise Unauthenticated("send the metadata 'authorization: Basic ...' or 'authorization: Bearer ...'")
         return session
 
-    async def _authenticate(self, authorization: str) -> Principal:
+    def _certified(self, context: Mapping[str, Sequence[bytes]]) -> Principal:
+        certificates = context.get("x509_pem_cert") or ()
+        subject = _subject_of(certificates[0]) if certificates else ""
+        if not subject:
+            raise Unauthenticated("the client has no certificate, or it names nobody")
+        return Principal("User", user_of(subject, self._rules))
+
+    async def _authenticate(self, authorization: str, peer: tuple[str, int]) -> Identity:
         scheme, _, credentials = authorization.partition(" ")
         if self._authenticator is None:
             raise Unauthenticated("this node checks no passwords or tokens: leave out the metadata 'authorization'")
         if not credentials.strip():
             raise Unauthenticated("the metadata 'authorization' has no credentials: 'Basic ...' or 'Bearer ...'")
-        return await self._authenticator.authenticate(scheme.lower(), credentials.strip())
+        return await self._authenticator.authenticate(scheme.lower(), credentials.strip(), peer=peer)
 
 
 def _parse(kind: type[M], data: bytes) -> M:
@@ -180,11 +215,12 @@ def _peer(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port) if port.isdecimal() else 0
 
 
-def _certified(context: Any) -> Principal:
-    names = context.get("x509_common_name") or ()
-    if not names:
-        raise Unauthenticated("the client's certificate has no common name")
-    return Principal("User", f"CN={names[0].decode('utf-8', 'replace')}")
+@lru_cache(maxsize=MAX_CERTIFICATES)
+def _subject_of(pem: bytes) -> str:
+    """The distinguished name of a certificate, which gRPC has checked."""
+    from cryptography import x509  # noqa: PLC0415 - few need it, and it takes long to import
+
+    return x509.load_pem_x509_certificate(pem).subject.rfc4514_string()
 
 
 def first_refusal(group: BaseExceptionGroup[BaseException]) -> BarnabasError | None:

@@ -14,7 +14,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from barnabas.core.access.certificates import parse_mapping_rules
 from barnabas.core.errors import AddressNotAvailable, InvalidConfig
+from barnabas.edge.grpc.authenticating import CallerLogin
 from barnabas.edge.grpc.calls import Authenticator, Calls
 from barnabas.edge.grpc.consuming import Consumption
 from barnabas.edge.grpc.producing import Producing
@@ -38,7 +40,7 @@ PING_MS: Final = 30_000
 class GrpcServer:
     """Serves `BusService`, its health and its reflection."""
 
-    def __init__(self, broker: Broker, tasks: asyncio.TaskGroup, *, authenticator: Authenticator | None = None) -> None:
+    def __init__(self, broker: Broker, tasks: asyncio.TaskGroup) -> None:
         """`tasks` has what streams that were cancelled leave to be done."""
         settings = broker.config.grpc
         self._settings = settings
@@ -46,9 +48,11 @@ class GrpcServer:
         self._closing: set[asyncio.Task[None]] = set()
         self._calls = Calls(
             broker.threads.compute,
-            authenticator=authenticator,
+            authenticator=_authenticator(broker),
             uses_certificates=settings.grpc_tls_client_ca_file is not None,
             max_streams=settings.grpc_max_streams,
+            clock=broker.clock,
+            rules=parse_mapping_rules(broker.config.security.ssl_principal_mapping_rules),
         )
         self._health = HealthServicer()
         self._server: Any = grpc.aio.server(options=_options(settings), maximum_concurrent_rpcs=settings.grpc_max_calls)
@@ -111,6 +115,11 @@ class GrpcServer:
         }
         assert handlers.keys() == {each.name for each in bus_pb2.DESCRIPTOR.services_by_name["BusService"].methods}
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+
+
+def _authenticator(broker: Broker) -> Authenticator | None:
+    callers = None if broker.authentication is None else broker.authentication.callers()
+    return None if callers is None else CallerLogin(callers)
 
 
 def _options(settings: GrpcSettings) -> list[tuple[str, int]]:

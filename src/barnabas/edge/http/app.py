@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from socket import socket
+from ssl import SSLContext
 from typing import Any, Final
 
 import msgspec
@@ -117,13 +118,21 @@ class Api:
         peer = ("", 0) if client is None else (client.host, client.port)
         session = Session(listener=LISTENER, peer=peer, local=("", 0))
         session.client_id = "barnabas-http"
+        if self._context.login is not None and not self._context.is_private:
+            raise HttpRefusal(
+                403,
+                "without TLS the API is for this machine alone, since what is sent could be read on the way: set "
+                "http.tls.certificate.file and http.tls.key.file",
+                code=31,
+            )
         if is_open:
             return session
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if self._context.login is not None:
             if scheme.lower() != "bearer" or not token:
                 raise NotAuthenticated(f"log in first: POST {PREFIX}/login")
-            session.principal = self._context.tokens.check(token.strip())
+            identity = self._context.tokens.check(token.strip())
+            session.principal, session.expires_at_ms = identity.principal, identity.expires_at_ms
         elif not self._context.is_local:
             raise HttpRefusal(
                 403,
@@ -204,7 +213,7 @@ class Server(uvicorn.Server):
             listening.close()
 
 
-def server_of(app: Any) -> Server:
+def server_of(app: Any, tls: SSLContext | None = None) -> Server:
     """The server for an application."""
     config = uvicorn.Config(
         app,
@@ -222,4 +231,6 @@ def server_of(app: Any) -> Server:
         timeout_graceful_shutdown=GRACE_S,
         h11_max_incomplete_event_size=64 * 1024,
     )
+    config.load()
+    config.ssl = tls
     return Server(config)

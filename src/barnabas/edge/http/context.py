@@ -47,6 +47,7 @@ class Context:
     tokens: Tokens
     login: Login | None = None  # None: nobody has to log in
     is_local: bool = True  # only this machine can reach it
+    is_private: bool = True  # nobody on the way can read what is sent: by TLS, or since it does not leave the machine
     tails: int = 0  # streams that are open
     is_stopping: asyncio.Event = field(default_factory=asyncio.Event)
     sizes_at: float = float("-inf")

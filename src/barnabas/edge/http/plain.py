@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from socket import socket
+from ssl import SSLContext
 from typing import Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -50,9 +51,9 @@ class PlainServer:
         self._open = 0
         self._server: asyncio.Server | None = None
 
-    async def start(self, listening: socket) -> None:
+    async def start(self, listening: socket, tls: SSLContext | None = None) -> None:
         """Serve the clients of a socket, which `close` closes."""
-        self._server = await asyncio.start_server(self._serve, sock=listening, limit=MAX_HEAD_BYTES)
+        self._server = await asyncio.start_server(self._serve, sock=listening, limit=MAX_HEAD_BYTES, ssl=tls)
 
     def close(self) -> None:
         """Take no more clients."""

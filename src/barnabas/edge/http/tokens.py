@@ -14,6 +14,7 @@ import msgspec
 
 from barnabas.core.errors import BarnabasError
 from barnabas.runtime.clock import Clock
+from barnabas.services.authentication import Identity
 from barnabas.services.session import Principal
 
 SECRET_BYTES: Final = 32
@@ -35,10 +36,14 @@ class Credentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Login(Protocol):
-    """Checks who somebody is."""
+    """Checks who somebody is: see `services.authentication.callers`."""
 
-    async def check(self, credentials: Credentials) -> Principal:
-        """The principal; `NotAuthenticated` if it is not who it says."""
+    async def by_password(self, user: str, password: str, *, peer: tuple[str, int]) -> Identity:
+        """The user whose password this is; refused with the code of `NotAuthenticated`."""
+        ...
+
+    async def by_token(self, token: str, *, peer: tuple[str, int]) -> Identity:
+        """Whom a token of OAuth names; refused with the code of `NotAuthenticated`."""
         ...
 
 
@@ -56,14 +61,16 @@ class Tokens:
         self._clock = clock
         self._lifetime_ms = lifetime_ms
 
-    def give(self, principal: Principal) -> tuple[str, int]:
-        """A token, and until when it is valid, in milliseconds."""
+    def give(self, principal: Principal, *, expires_at_ms: int | None = None) -> tuple[str, int]:
+        """A token, and until when it is valid, in milliseconds: not longer than what the log-in was by."""
         until_ms = self._clock.now_ms() + self._lifetime_ms
+        if expires_at_ms is not None:
+            until_ms = min(until_ms, expires_at_ms)
         claims = msgspec.json.encode(_Claims(principal.kind, principal.name, until_ms))
         return f"{_text(claims)}.{_text(self._sign(claims))}", until_ms
 
-    def check(self, token: str) -> Principal:
-        """Whose token it is; refused if it is not ours, or too old."""
+    def check(self, token: str) -> Identity:
+        """Whose token it is, and until when; refused if it is not ours, or too old."""
         try:
             if len(token) > MAX_TOKEN:
                 raise ValueError
@@ -76,7 +83,7 @@ class Tokens:
             raise NotAuthenticated("the token is not one of this node; log in again") from None
         if found.until_ms < self._clock.now_ms():
             raise NotAuthenticated("the token is too old; log in again")
-        return Principal(found.kind, found.name)
+        return Identity(Principal(found.kind, found.name), found.until_ms)
 
     def _sign(self, data: bytes) -> bytes:
         return hmac.digest(self._secret, data, hashlib.sha256)

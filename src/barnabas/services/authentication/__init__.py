@@ -5,6 +5,7 @@ client to it, and gets back what to answer, until it has the client's identity o
 """
 
 from barnabas.services.authentication.authentication import Authentication
+from barnabas.services.authentication.callers import Callers
 from barnabas.services.authentication.exchange import Exchange, Identity, Reply
 
-__all__ = ["Authentication", "Exchange", "Identity", "Reply"]
+__all__ = ["Authentication", "Callers", "Exchange", "Identity", "Reply"]

@@ -20,19 +20,29 @@ from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Threads
 from barnabas.runtime.token_keys import TokenKeys
 from barnabas.services.authentication.bearer import BearerExchange, Tokens
+from barnabas.services.authentication.callers import Callers
 from barnabas.services.authentication.exchange import Exchange, Identity
 from barnabas.services.authentication.plain import PasswordChecks, PlainExchange
 from barnabas.services.authentication.scram import ScramExchange
 from barnabas.services.authentication.users import Users
 from barnabas.services.session import ANONYMOUS, Principal
 from barnabas.services.settings.broker_config import BrokerConfig
-from barnabas.services.settings.catalogue.listener import SASL_PLAINTEXT, SASL_SSL
+from barnabas.services.settings.catalogue.listener import SASL_PLAINTEXT, SASL_SSL, SSL
 from barnabas.services.settings.catalogue.security_settings import SecuritySettings
 
 log = get_logger("barnabas.authentication")
 
+KEY_BYTES: Final = 32
 REFUSED: Final = "Authentication failed: invalid credentials"
 """What a client is told, whatever the reason."""
+
+
+def asks_clients(config: BrokerConfig, listener: str) -> bool:
+    """Whether all clients of a listener have to say who they are."""
+    protocol = config.protocol_of(listener)
+    if protocol == SSL:
+        return config.security_of(listener).ssl_client_auth == "required"
+    return protocol in (SASL_PLAINTEXT, SASL_SSL)
 
 
 class Authentication:
@@ -113,6 +123,23 @@ class Authentication:
         if mechanism == PLAIN:
             return PlainExchange(self._users, self._checks)
         return BearerExchange(self._tokens[listener])
+
+    def callers(self) -> Callers | None:
+        """Who calls over HTTP and gRPC; None if no listener for clients asks who they are."""
+        names = [each.name for each in self._config.listeners if not self._config.is_for_controllers(each.name)]
+        asking = [name for name in names if asks_clients(self._config, name)]
+        if not asking:
+            return None
+        mechanisms = {each for name in asking if self.requires_login(name) for each in self.mechanisms(name)}
+        has_passwords = not mechanisms.isdisjoint((PLAIN, *DIGESTS))
+        tokens = next((self._tokens[name] for name in asking if name in self._tokens), None)
+        checks = self._checks if has_passwords else None
+
+        async def refuse(refusal: SaslAuthenticationFailed, peer: tuple[str, int]) -> SaslAuthenticationFailed:
+            await self.hold_back(refusal, listener=asking[0], peer=peer)
+            return SaslAuthenticationFailed(REFUSED)
+
+        return Callers(self._users, checks, tokens, refuse, key=self._dice.token_bytes(KEY_BYTES))
 
     def identify(self, listener: str, subject: str | None) -> Principal:
         """Who a client with a certificate of this distinguished name is; without one it is anonymous."""

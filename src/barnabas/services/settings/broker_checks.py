@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from barnabas.services.settings.catalogue.http_settings import parse_http_listener
+from barnabas.services.settings.catalogue.http_settings import check_http
 from barnabas.services.settings.catalogue.logging_settings import parse_levels
 from barnabas.services.settings.catalogue.setting import InvalidSetting
 
@@ -43,7 +43,7 @@ def check_together(config: "BrokerConfig") -> None:
         )
     per_ip_overrides(config)
     _check_access(config)
-    parse_http_listener(config.http.http_listener)
+    check_http(config.http)
     config.grpc.check()
     parse_levels(config.logging.log_levels)
     names = {listener.name for listener in config.listeners}

@@ -8,9 +8,10 @@ import pytest
 
 from barnabas.edge.grpc.calls import Call, Calls
 from barnabas.edge.grpc.statuses import Unauthenticated
+from barnabas.services.authentication import Identity
 from barnabas.services.session import ANONYMOUS, Principal
 from barnabas.v1 import bus_pb2
-from tests.support.ports import InPlace
+from tests.support.ports import FixedClock, InPlace
 
 
 class Aborted(Exception):
@@ -42,10 +43,11 @@ class Context:
 class Passwords:
     """Knows alice."""
 
-    async def authenticate(self, scheme: str, credentials: str) -> Principal:
+    async def authenticate(self, scheme: str, credentials: str, *, peer: tuple[str, int]) -> Identity:
         if (scheme, credentials) != ("bearer", "alices-token"):
             raise Unauthenticated("the token is not valid")
-        return Principal("User", "alice")
+        assert peer == ("127.0.0.1", 4711)
+        return Identity(Principal("User", "alice"))
 
 
 def ask(context: Context, **more: Any) -> Call | None:
@@ -56,7 +58,10 @@ def ask(context: Context, **more: Any) -> Call | None:
         seen.append(call)
         return bus_pb2.GetResponse()
 
-    calls = Calls(InPlace(), **{"authenticator": None, "uses_certificates": False, "max_streams": 1, **more})
+    calls = Calls(
+        InPlace(),
+        **{"authenticator": None, "uses_certificates": False, "max_streams": 1, "clock": FixedClock(), **more},
+    )
     try:
         asyncio.run(_run(calls.unary(method)(b"", context)))
     except Aborted:

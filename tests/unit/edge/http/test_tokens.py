@@ -1,6 +1,7 @@
 import pytest
 
 from barnabas.edge.http.tokens import NotAuthenticated, Tokens
+from barnabas.services.authentication import Identity
 from barnabas.services.session import Principal
 from tests.support.ports import NOW_MS, FixedClock
 
@@ -15,7 +16,13 @@ class LaterClock(FixedClock):
 def test_a_token_says_whose_it_is() -> None:
     tokens = Tokens(b"secret", FixedClock(), lifetime_ms=1000)
     token, until_ms = tokens.give(ALICE)
-    assert (tokens.check(token), until_ms) == (ALICE, NOW_MS + 1000)
+    assert (tokens.check(token), until_ms) == (Identity(ALICE, NOW_MS + 1000), NOW_MS + 1000)
+
+
+def test_a_token_is_valid_no_longer_than_what_it_was_given_for() -> None:
+    tokens = Tokens(b"secret", FixedClock(), lifetime_ms=1000)
+    token, until_ms = tokens.give(ALICE, expires_at_ms=NOW_MS + 10)
+    assert (tokens.check(token).expires_at_ms, until_ms) == (NOW_MS + 10, NOW_MS + 10)
 
 
 def test_a_token_of_another_node_or_one_that_is_too_old_is_refused() -> None:

@@ -22,9 +22,11 @@ from barnabas.edge.http.contents import Form, record_of
 from barnabas.edge.http.context import Context
 from barnabas.edge.http.problems import HttpRefusal, bad, problem_of
 from barnabas.edge.http.routes.records import FILTERS, chosen_partitions, filter_texts
+from barnabas.edge.http.tokens import NotAuthenticated
 from barnabas.services.browsing import Browser, Span, Wanted
 from barnabas.services.offsets import LATEST
 from barnabas.services.record_filter import Test, parse_filters, passing
+from barnabas.services.session import Session
 
 LOOK_S: Final = 0.5
 ALIVE_S: Final = 15.0
@@ -49,6 +51,7 @@ async def tail(context: Context, call: Call) -> Response:
     resumed = read_id(call.headers.get("last-event-id") or call.text("last_event_id"))
     stream = Tail(
         context,
+        call.session,
         name,
         numbers,
         is_committed=call.one_of("isolation", "read_committed", "read_uncommitted") == "read_committed",
@@ -82,6 +85,7 @@ class Tail:
     def __init__(
         self,
         context: Context,
+        session: Session,
         topic: str,
         numbers: list[int],
         *,
@@ -90,6 +94,7 @@ class Tail:
         form: Form,
     ) -> None:
         self._context = context
+        self._session = session
         self._topic = topic
         self._names = [TopicPartition(topic, number) for number in numbers]
         self._wanted = Wanted(limit=PER_LOOK, is_committed=is_committed, passes=passes, max_s=LOOK_S)
@@ -118,6 +123,7 @@ class Tail:
             yield f"retry: 2000\nid: {write_id(self.position)}\nevent: begin\ndata: {{}}\n\n".encode()
             said_at = loop.time()
             while self._topic in self._context.broker.image.topics:
+                self._check_session()
                 events = [event async for event in self.look()]
                 for event in events:
                     yield event
@@ -133,8 +139,17 @@ class Tail:
                         async with asyncio.timeout(LOOK_S):
                             await self._context.is_stopping.wait()
             yield b'event: end\ndata: {"message":"the topic was deleted"}\n\n'
+        except BarnabasError as error:
+            yield b"event: end\ndata: " + msgspec.json.encode(problem_of(error)) + b"\n\n"
         finally:
             self._context.tails -= 1
+
+    def _check_session(self) -> None:
+        """Refuse a client whose log-in has ended, or who may read no more, since the stream began."""
+        ends_at_ms = self._session.expires_at_ms
+        if ends_at_ms is not None and ends_at_ms < self._context.broker.clock.now_ms():
+            raise NotAuthenticated("the token is too old; log in again")
+        self._context.authorize(self._session, Operation.READ, topic_resource(self._topic))
 
     async def look(self) -> AsyncIterator[bytes]:
         """The events of what is new now."""

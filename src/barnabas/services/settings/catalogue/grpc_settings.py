@@ -21,7 +21,7 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
             STRING,
             "Barnabas only. The address to serve gRPC on, as host:port; 127.0.0.1:9095 is usual. Port 0: any free one. "
             "Unset: gRPC is not served. Needs barnabas[grpc]. An address other than this machine's own needs "
-            "grpc.tls.client.ca.file.",
+            "grpc.tls.certificate.file, and clients who log in or have certificates (grpc.tls.client.ca.file).",
         ),
     ] = None
     grpc_max_request_bytes: Annotated[
@@ -52,7 +52,7 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
         About(
             STRING,
             "Barnabas only. Clients of gRPC must have a certificate that one of these authorities (PEM) has signed; "
-            "its common name is the principal, as in User:CN=alice.",
+            "its distinguished name is the principal, as in User:CN=alice; ssl.principal.mapping.rules shortens it.",
         ),
     ] = None
 
@@ -80,9 +80,9 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
                 "grpc.tls.client.ca.file", "grpc.tls.client.ca.file needs grpc.tls.certificate.file: it is about TLS"
             )
         address = self.address
-        if address is not None and address[0] not in LOOPBACK and self.grpc_tls_client_ca_file is None:
+        if address is not None and address[0] not in LOOPBACK and self.grpc_tls_certificate_file is None:
             raise InvalidSetting(
                 "grpc.listener",
-                f"grpc.listener is {self.grpc_listener}, where everybody could read and write without logging in; "
-                "listen on 127.0.0.1, or have clients show certificates (grpc.tls.client.ca.file)",
+                f"grpc.listener is {self.grpc_listener}, where what is sent could be read on the way, passwords "
+                "included; listen on 127.0.0.1, or set grpc.tls.certificate.file and grpc.tls.key.file",
             )

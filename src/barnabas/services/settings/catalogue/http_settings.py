@@ -52,6 +52,17 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
             "Barnabas only. The origins whose pages may call the API from a browser, as https://console.example.",
         ),
     ] = ()
+    http_tls_certificate_file: Annotated[
+        str | None,
+        About(
+            STRING,
+            "Barnabas only. The certificate chain of HTTP, as PEM, read at the start. Unset: without TLS, and where "
+            "clients have to log in the API is for this machine alone.",
+        ),
+    ] = None
+    http_tls_key_file: Annotated[
+        str | None, About(STRING, "Barnabas only. The private key of http.tls.certificate.file, as PEM.")
+    ] = None
     http_token_lifetime_ms: Annotated[
         int,
         About(INT, "Barnabas only. How long a token is valid that is given for a log-in over HTTP.", at_least=1000),
@@ -74,6 +85,15 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = False
     is_given_by_default: bool = False  # the address is what `barnabas serve` takes by itself: not needed
+
+
+def check_http(settings: HttpSettings) -> None:
+    """Refuse settings that contradict each other."""
+    parse_http_listener(settings.http_listener)
+    if (settings.http_tls_certificate_file is None) != (settings.http_tls_key_file is None):
+        raise InvalidSetting(
+            "http.tls.key.file", "http.tls.certificate.file and http.tls.key.file are given together, or neither"
+        )
 
 
 def parse_http_listener(text: str | None) -> tuple[str, int] | None:

@@ -143,7 +143,8 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         About(
             INT,
-            "Barnabas only. The most connections that have not logged in, TLS handshakes included; more are closed.",
+            "Barnabas only. The most connections that have not logged in, TLS handshakes included. For one more the "
+            "oldest is closed of the address that has the most.",
             at_least=1,
         ),
     ] = 1000

@@ -1,0 +1,38 @@
+"""Who calls: by ``authorization: Basic ...`` a user, by ``authorization: Bearer ...`` whom a token of OAuth names."""
+
+import base64
+import binascii
+
+from barnabas.core.errors import SaslAuthenticationFailed
+from barnabas.edge.grpc.statuses import Unauthenticated
+from barnabas.services.authentication import Callers, Identity
+
+
+class CallerLogin:
+    """See `calls.Authenticator`."""
+
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
+
+    async def authenticate(self, scheme: str, credentials: str, *, peer: tuple[str, int]) -> Identity:
+        """See `calls.Authenticator`."""
+        try:
+            if scheme == "basic":
+                user, password = read_basic(credentials)
+                return await self._callers.by_password(user, password, peer=peer)
+            if scheme == "bearer":
+                return await self._callers.by_token(credentials, peer=peer)
+        except SaslAuthenticationFailed as refusal:
+            raise Unauthenticated(str(refusal)) from None
+        raise Unauthenticated("the metadata 'authorization' begins with neither Basic nor Bearer")
+
+
+def read_basic(credentials: str) -> tuple[str, str]:
+    """The user and the password of RFC 7617."""
+    try:
+        user, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        colon = ""
+    if not colon:
+        raise Unauthenticated("the metadata 'authorization: Basic' needs user:password in base64")
+    return user, password
