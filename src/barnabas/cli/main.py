@@ -41,6 +41,7 @@ from barnabas.cli import (
 )
 from barnabas.cli.client_config import add_client_option
 from barnabas.cli.cluster import commands as cluster
+from barnabas.cli.console import console as console_command
 from barnabas.cli.format import format_
 from barnabas.cli.refusals import exit_code_of, say_refused
 from barnabas.core.errors import BarnabasError, InvalidConfig
@@ -66,6 +67,7 @@ app.command()(produce.produce)
 app.command()(consume.consume)
 app.command()(get.get)
 app.command("format")(format_)
+app.command("console")(console_command)
 
 
 def _print_version(asked: bool) -> None:
@@ -136,11 +138,14 @@ def serve(
             help="Use more cores: so many nodes here, started and stopped as one, with node ids and ports in a row.",
         ),
     ] = 1,
+    console: Annotated[bool, typer.Option("--console", help="Serve the web console, too, on 127.0.0.1:9645.")] = False,
 ) -> None:
     """Run a broker that Kafka clients can use, until Ctrl-C or SIGTERM."""
     from barnabas.cli import serve as serving
 
-    options = serving.ServeOptions(config, data_dir, listen, advertise, node_id, rack, tuple(settings or ()), processes)
+    options = serving.ServeOptions(
+        config, data_dir, listen, advertise, node_id, rack, tuple(settings or ()), processes, console
+    )
     try:
         serving.serve_with(options)
     except InvalidConfig as refusal:

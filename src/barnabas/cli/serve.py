@@ -49,6 +49,7 @@ class ServeOptions(NamedTuple):
     rack: str | None = None
     settings: tuple[str, ...] = ()
     processes: int = 1
+    has_console: bool = False
 
     @classmethod
     def of_texts(cls, given: Mapping[str, Sequence[str]]) -> Self:
@@ -89,10 +90,17 @@ def serve_with(options: ServeOptions) -> None:
         "broker.rack": options.rack,
     }
     given = {name: text for name, text in overrides.items() if text is not None}
-    serve(options.config, options.settings, given, processes=options.processes)
+    serve(options.config, options.settings, given, processes=options.processes, has_console=options.has_console)
 
 
-def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str], *, processes: int = 1) -> None:
+def serve(
+    file: Path | None,
+    sets: Sequence[str],
+    overrides: Mapping[str, str],
+    *,
+    processes: int = 1,
+    has_console: bool = False,
+) -> None:
     """Run a node, or several, with this configuration until SIGTERM or SIGINT."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -114,11 +122,32 @@ def serve(file: Path | None, sets: Sequence[str], overrides: Mapping[str, str], 
     if processes == 1:
         config = _with_http(config)
     if processes > 1:
+        if has_console:
+            raise InvalidConfig(
+                "--console is for one node: with --processes run 'barnabas console --api URL' beside them"
+            )
         from barnabas.cli.processes.serving import serve_processes
 
         serve_processes(config, processes, serve_node)
+    elif has_console:
+        _serve_with_console(config)
     else:
         serve_node(config, _say_ready)
+
+
+def _serve_with_console(config: BrokerConfig) -> None:
+    from barnabas.cli.console_process import ConsoleProcess
+
+    console = ConsoleProcess()
+
+    def begin(node: Node) -> None:
+        _say_ready(node)
+        console.start(node)
+
+    try:
+        serve_node(config, begin)
+    finally:
+        console.stop()
 
 
 def _with_http(config: BrokerConfig) -> BrokerConfig:

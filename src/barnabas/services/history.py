@@ -46,6 +46,11 @@ class Ring:
             column[self._first] = value
         self._first = (self._first + 1) % self._most
 
+    def last(self, number: int) -> float:
+        """The value of the last step of one; 0 before the first."""
+        column = self._columns[number]
+        return column[self._first - 1] if column else 0.0
+
     def column(self, number: int) -> list[float]:
         """The values of one, the oldest first."""
         column = self._columns[number]
@@ -141,6 +146,11 @@ class History:
         if ring is None:
             return None
         return Series(STEP_S, self._at_ms, {each: ring.column(at) for at, each in enumerate(TOPIC)})
+
+    def rate_in(self, name: str) -> float:
+        """Bytes per second that came to a topic in the last step; 0 if nothing is remembered of it."""
+        ring = self._topics.get(name)
+        return 0.0 if ring is None else ring.last(TOPIC.index("bytes_in_per_second"))
 
     def group(self, name: str) -> Series | None:
         """Of a group that this node coordinates; None if there is none."""

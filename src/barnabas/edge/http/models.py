@@ -84,6 +84,9 @@ class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
     offline: int
     size_bytes: int
     cleanup_policy: str
+    bytes_in_per_second: float
+    groups: int
+    lag: int
 
 
 class Topics(msgspec.Struct, frozen=True, kw_only=True):

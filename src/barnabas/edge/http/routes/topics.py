@@ -57,13 +57,35 @@ async def list_topics(context: Context, call: Call) -> models.Topics:
     ]
     chosen = [name for name in names if name > after][:limit]
     sizes = await sizes_of(context, call.session)
+    readers = _readers(context, call.session, set(chosen))
     image = context.broker.image
-    rows = [_row(context, image.topics[name], sizes) async for name in in_turns(chosen) if name in image.topics]
+    rows = [
+        _row(context, image.topics[name], sizes, readers.get(name, (0, 0)))
+        async for name in in_turns(chosen)
+        if name in image.topics
+    ]
     is_more = bool(chosen) and bool(names) and names[-1] > chosen[-1]
     return models.Topics(topics=rows, total=len(names), next=chosen[-1] if is_more else None)
 
 
-def _row(context: Context, topic: Topic, sizes: dict[tuple[str, int], dict[int, int]]) -> models.TopicRow:
+def _readers(context: Context, session: Session, names: set[str]) -> dict[str, tuple[int, int]]:
+    """How many groups read each of these topics, and their lag, of those that this node coordinates."""
+    found: dict[str, tuple[int, int]] = {}
+    for group, lag in context.lags.by_group.items():
+        by_topic: dict[str, int] = {}
+        for (topic, _), each in lag.partitions.items():
+            if topic in names:
+                by_topic[topic] = by_topic.get(topic, 0) + each.lag
+        if by_topic and context.allows(session, Operation.DESCRIBE, group_resource(group)):
+            for topic, behind in by_topic.items():
+                groups, total = found.get(topic, (0, 0))
+                found[topic] = (groups + 1, total + behind)
+    return found
+
+
+def _row(
+    context: Context, topic: Topic, sizes: dict[tuple[str, int], dict[int, int]], readers: tuple[int, int]
+) -> models.TopicRow:
     states = topic.partitions.values()
     return models.TopicRow(
         name=topic.name,
@@ -75,6 +97,9 @@ def _row(context: Context, topic: Topic, sizes: dict[tuple[str, int], dict[int, 
         offline=sum(state.leader == NO_LEADER for state in states),
         size_bytes=sum(sizes.get((topic.name, state.partition), {}).get(state.leader, 0) for state in states),
         cleanup_policy=",".join(each.value for each in context.broker.live.topic_config(topic.name).log.cleanup_policy),
+        bytes_in_per_second=context.history.rate_in(topic.name),
+        groups=readers[0],
+        lag=readers[1],
     )
 
 
