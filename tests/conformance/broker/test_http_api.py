@@ -393,6 +393,27 @@ def test_every_refusal_is_json_with_a_code_and_a_sentence(cluster: Cluster, orde
         assert problem["message"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "params", "body"),
+    [
+        ("DELETE", "/topics/kept", {"validate-only": "true"}, None),
+        ("DELETE", "/topics/kept", {}, {"validate_only": True}),
+        ("PATCH", "/topics/kept", {"validate_only": "true"}, {"partitions": 4}),
+        ("POST", "/topics/kept/records", {"validate_only": "true"}, {"records": [{"value": "x"}]}),
+        ("GET", "/topics/kept/records", {"filtr": "key:eq:a"}, None),
+    ],
+)
+def test_a_parameter_that_is_misspelt_or_misplaced_is_refused_and_nothing_is_done(
+    cluster: Cluster, method: str, path: str, params: dict[str, str], body: Any
+) -> None:
+    client = cluster.clients[0]
+    client.post("/topics", json={"name": "kept", "partitions": 2})
+    answer = client.request(method, path, params=params, json=body)
+    assert (answer.status_code, answer.json()["error"]) == (400, "INVALID_REQUEST")
+    assert len(client.get("/topics/kept").json()["partitions"]) == 2
+    assert client.get("/topics/kept/records").json()["records"] == []
+
+
 def test_other_names_and_other_pages_are_refused(cluster: Cluster) -> None:
     client = cluster.clients[0]
     assert client.get("/cluster", headers={"Host": "evil.example"}).status_code == 403
