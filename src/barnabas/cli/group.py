@@ -13,7 +13,9 @@ from barnabas.cli.timestamps import parse_timestamp
 if TYPE_CHECKING:
     from barnabas.client import GroupDetails
 
-app = typer.Typer(name="group", help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
+app = typer.Typer(
+    name="group", help="List, describe, reset and delete consumer groups and share groups.", no_args_is_help=True
+)
 
 
 @app.command("list")
@@ -51,7 +53,7 @@ def _print_details(details: "GroupDetails") -> None:
             each.topic,
             each.partition,
             "-" if each.offset is None else each.offset,
-            each.end_offset,
+            "-" if each.end_offset is None else each.end_offset,
             "-" if each.lag is None else each.lag,
             "-" if each.lag_seconds is None else f"{each.lag_seconds:.1f}",
             each.member_id or "-",

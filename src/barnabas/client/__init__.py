@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from barnabas.client.errors import TransactionTimedOut as TransactionTimedOut
     from barnabas.client.errors import Unreachable as Unreachable
     from barnabas.client.errors import Unreadable as Unreadable
-    from barnabas.client.groups import GroupDetails as GroupDetails
-    from barnabas.client.groups import GroupInfo as GroupInfo
-    from barnabas.client.groups import GroupMember as GroupMember
-    from barnabas.client.groups import OffsetChange as OffsetChange
-    from barnabas.client.groups import PartitionLag as PartitionLag
+    from barnabas.client.group_infos import GroupDetails as GroupDetails
+    from barnabas.client.group_infos import GroupInfo as GroupInfo
+    from barnabas.client.group_infos import GroupMember as GroupMember
+    from barnabas.client.group_infos import OffsetChange as OffsetChange
+    from barnabas.client.group_infos import PartitionLag as PartitionLag
     from barnabas.client.message import Message as Message
     from barnabas.client.message import RecordPlace as RecordPlace
     from barnabas.client.processing import Output as Output
@@ -99,11 +99,11 @@ _HOMES: Final = {
     "TransactionInDoubt": "barnabas.client.errors",
     "TransactionTimedOut": "barnabas.client.errors",
     "Unreachable": "barnabas.client.errors",
-    "GroupDetails": "barnabas.client.groups",
-    "GroupInfo": "barnabas.client.groups",
-    "GroupMember": "barnabas.client.groups",
-    "OffsetChange": "barnabas.client.groups",
-    "PartitionLag": "barnabas.client.groups",
+    "GroupDetails": "barnabas.client.group_infos",
+    "GroupInfo": "barnabas.client.group_infos",
+    "GroupMember": "barnabas.client.group_infos",
+    "OffsetChange": "barnabas.client.group_infos",
+    "PartitionLag": "barnabas.client.group_infos",
     "Message": "barnabas.client.message",
     "RecordPlace": "barnabas.client.message",
     "Output": "barnabas.client.processing",

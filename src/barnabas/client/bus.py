@@ -17,8 +17,9 @@ from barnabas.client import consuming
 from barnabas.client.consuming import RecordGetter, Start
 from barnabas.client.contact import PATIENCE_S, Contact
 from barnabas.client.errors import DeliveryFailed
+from barnabas.client.group_infos import GroupDetails, GroupInfo, OffsetChange
 from barnabas.client.group_reading import MAX_POLL_RECORDS, MODES, GroupReader, Mode, read_group
-from barnabas.client.groups import GroupDetails, GroupInfo, Groups, OffsetChange, To
+from barnabas.client.groups import Groups, To
 from barnabas.client.merging import merge_records
 from barnabas.client.message import HeadersLike, Message
 from barnabas.client.partitioning import RoundRobin
@@ -54,6 +55,7 @@ from barnabas.core.model import TopicPartition
 if TYPE_CHECKING:
     from barnabas.client.acl_admin import AclAdmin
     from barnabas.client.quota_admin import QuotaAdmin
+    from barnabas.client.share_groups import ShareGroups
     from barnabas.client.transaction_admin import TransactionAdmin
 
 Partitioner: TypeAlias = Literal["murmur2", "round-robin"]
@@ -96,7 +98,7 @@ class Bus:
         self._round_robin = RoundRobin(self._partition_count)
         # One record is asked of the leader: another replica may not have it yet.
         self._getter = RecordGetter(self._settings.reading("committed"), self._known_topics)
-        self._known_groups = Groups(admin, self._known_topics, self._getter, timeout)
+        self._known_groups = Groups(admin, self._known_topics, self._getter, self._share_groups, timeout)
         self._transactions = TransactionalProducers(self._settings, self._pick_partition, timeout)
 
     @property
@@ -114,6 +116,11 @@ class Bus:
     def _groups(self) -> Groups:
         self._contact.make()
         return self._known_groups
+
+    def _share_groups(self) -> "ShareGroups":
+        from barnabas.client.share_groups import ShareGroups  # noqa: PLC0415 - brings kio, for few
+
+        return ShareGroups(self._settings, self._timeout)
 
     @property
     def acls(self) -> "AclAdmin":
@@ -439,7 +446,7 @@ class Bus:
         return self._groups.list_all()
 
     def describe_group(self, name: str) -> GroupDetails:
-        """A group's members, and its lag in each partition, in records and in seconds."""
+        """A group's members, and its lag in each partition, in records and in seconds; of a share group in records."""
         return self._groups.describe(name)
 
     def reset_group(

@@ -74,6 +74,11 @@ class Cluster:
         check(code, f"find the coordinator of {transactional_id!r}")
         return broker
 
+    def group_coordinator(self, group: str) -> ClusterBroker:
+        code, broker = self._brokers.coordinator(group, CoordinatorKind.GROUP)
+        check(code, f"find the coordinator of group {group!r}")
+        return broker
+
     def ask(self, api_key: int, values: Values) -> Any:
         """The answer of any broker, within the time of this cluster."""
         return self._brokers.any().call(api_key, values, timeout_s=self._timeout_s)

@@ -132,6 +132,10 @@ class BrokerConnection:
             raise Refused(f"{self._address} supports no version of API {api_key} that this client does", 35)
         return version
 
+    def serves(self, api_key: int) -> bool:
+        """Whether the broker has an API at all."""
+        return api_key in self._theirs
+
     def call(self, api_key: int, values: Values, *, timeout_s: float = _ANSWER_S, up_to: int | None = None) -> Any:
         """The response to a request, as kio's class for the version used with this broker (`version`)."""
         self._socket.settimeout(timeout_s)

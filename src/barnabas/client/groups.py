@@ -1,13 +1,12 @@
 """Administration of groups: their members, their lag, and resetting their offsets.
 
 Owns the description of a group, with its lag in records and in seconds. Everything goes through librdkafka's admin
-client; only for the time of the first unread record is the record itself read.
+client, but share groups, which it does not know; for the time of the first unread record the record itself is read.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import confluent_kafka
 from confluent_kafka import admin as kafka_admin
@@ -15,9 +14,13 @@ from confluent_kafka import admin as kafka_admin
 from barnabas.client.asking import Asking
 from barnabas.client.consuming import RecordGetter
 from barnabas.client.errors import translate
+from barnabas.client.group_infos import GroupDetails, GroupInfo, GroupMember, OffsetChange, PartitionLag
 from barnabas.client.topics import EARLIEST, LATEST, Topics
 from barnabas.core.errors import GroupIdNotFound, InvalidRequest, NonEmptyGroup, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.client.share_groups import ShareGroups
 
 To: TypeAlias = Literal["earliest", "latest"] | int
 
@@ -26,70 +29,19 @@ _AGE_S: Final = 2.0  # a record that cannot be read has no age; what else there 
 _api: Any = kafka_admin  # its names are not exported the way type checkers ask for
 
 
-@dataclass(frozen=True, slots=True)
-class GroupInfo:
-    """A group in a listing. A simple one has offsets and never had members."""
-
-    name: str
-    state: str
-    type: str
-    is_simple: bool
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMember:
-    """A member and the partitions assigned to it."""
-
-    member_id: str
-    client_id: str
-    host: str
-    instance_id: str | None
-    partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionLag:
-    """The progress of a group in a partition: `lag` records behind, the first of them `lag_seconds` old.
-
-    `offset` is None if nothing was committed; then there is no lag.
-    """
-
-    topic: str
-    partition: int
-    offset: int | None
-    end_offset: int
-    lag: int | None
-    lag_seconds: float | None
-    member_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDetails:
-    """A group, its members, and its progress in each partition that it reads or has read."""
-
-    name: str
-    state: str
-    type: str
-    assignor: str
-    members: tuple[GroupMember, ...]
-    partitions: tuple[PartitionLag, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetChange:
-    """What a reset does to a partition; `before` is None where nothing was committed."""
-
-    topic: str
-    partition: int
-    before: int | None
-    after: int
-
-
 class Groups:
     """The groups of one cluster."""
 
-    def __init__(self, admin: kafka_admin.AdminClient, topics: Topics, getter: RecordGetter, timeout_s: float) -> None:
+    def __init__(
+        self,
+        admin: kafka_admin.AdminClient,
+        topics: Topics,
+        getter: RecordGetter,
+        shares: Callable[[], "ShareGroups"],
+        timeout_s: float,
+    ) -> None:
         self._admin = admin
+        self._shares = shares
         self._topics = topics
         self._getter = getter
         self._timeout_s = timeout_s
@@ -104,10 +56,15 @@ class Groups:
             GroupInfo(each.group_id, _state(each.state), each.type.name.lower(), each.is_simple_consumer_group)
             for each in found.valid
         ]
-        return sorted(groups, key=lambda group: group.name)
+        return sorted([*groups, *self._shares().list_all()], key=lambda group: group.name)
 
     def describe(self, name: str) -> GroupDetails:
         described = self._describe(name)
+        if described is None:
+            shared = self._shares().find(name)
+            if shared is None:
+                raise GroupIdNotFound(f"group {name!r} does not exist")
+            return shared
         members = tuple(_member(each) for each in described.members)
         owners = {partition: member.member_id for member in members for partition in member.partitions}
         committed = self._committed(name)
@@ -155,12 +112,11 @@ class Groups:
     # Parts of a description
 
     def _describe(self, name: str) -> Any:
+        """A classic group or a consumer group; None: there is none of this name."""
         doing = f"describe group {name!r}"
         asked = self._asking.ask(self._admin.describe_consumer_groups, [name], doing=doing)
         described = self._asking.wait(asked[name], doing)
-        if _state(described.state) == "dead":
-            raise GroupIdNotFound(f"group {name!r} does not exist")
-        return described
+        return None if _state(described.state) == "dead" else described
 
     def _committed(self, name: str) -> dict[TopicPartition, int]:
         doing = f"read the offsets of group {name!r}"

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.groups.classic.decisions import find as find_classic
+from barnabas.core.groups.groups import GroupType
 from barnabas.core.groups.listing import list_groups
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import BatchHeader, iter_whole_batches
@@ -164,6 +165,8 @@ class GroupLags:
         groups: dict[str, tuple[str, int, dict[TopicPartition, int]]] = {}
         for coordinator in self._coordinators():
             async for listed in in_turns(list_groups(coordinator.groups, coordinator.soft)):
+                if listed.type is GroupType.SHARE:
+                    continue  # it commits no offsets: a lag of 0 would be wrong
                 offsets = coordinator.groups.offsets_of(listed.group)
                 committed = {
                     TopicPartition(topic, number): record.offset

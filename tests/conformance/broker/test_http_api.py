@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from confluent_kafka import ShareConsumer
 
 from barnabas.edge.http.tokens import NotAuthenticated
 from barnabas.node.http import NodeHttp
@@ -354,6 +355,30 @@ def test_groups_of_both_nodes_have_their_lag_and_offsets_that_can_be_reset(clust
         assert client.delete(f"/groups/{name}").status_code in (200, 404)
 
 
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_share_group_is_described_with_what_is_left(cluster: Cluster, at: int) -> None:
+    client, name = cluster.clients[at], f"shared-{at}"
+    cluster.one.bus.create_topic(name)
+    consumer = ShareConsumer({"bootstrap.servers": cluster.one.bootstrap, "group.id": name, "log_level": 0})
+    consumer.subscribe([name])
+    for _ in range(100):
+        consumer.poll(0.1)
+        if any(each["committed"] == 0 for each in client.get(f"/groups/{name}").json().get("offsets", ())):
+            break  # where it begins is written: at the end of the empty topic
+    consumer.close()
+    cluster.one.bus.send(name, "not done").result(10)
+
+    found = client.get(f"/groups/{name}").json()
+    assert (found["type"], found["lag"], found["lag_seconds"]) == ("Share", 1, None)
+    (row,) = client.get("/groups", params={"search": name, "lag": "true"}).json()["groups"]
+    assert (row["type"], row["lag"]) == ("Share", 1)
+    refused = client.post(f"/groups/{name}/offsets", json={"to": "earliest", "topics": [name]})
+    assert (refused.status_code, refused.json()["error"]) == (400, "INVALID_REQUEST")
+    assert client.delete(f"/groups/{name}").status_code == 200
+    missing = client.get(f"/groups/{name}")
+    assert (missing.status_code, missing.json()["message"]) == (404, f"there is no group '{name}'")
+
+
 def test_a_group_with_members_is_not_reset(cluster: Cluster, orders: str) -> None:
     reading = cluster.one.bus.consume(orders, group="busy")
     next(reading)
@@ -392,6 +417,27 @@ def test_every_refusal_is_json_with_a_code_and_a_sentence(cluster: Cluster, orde
         problem = answer.json()
         assert set(problem) == {"error_code", "error", "message", "retriable"}
         assert problem["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "params", "body"),
+    [
+        ("DELETE", "/topics/kept", {"validate-only": "true"}, None),
+        ("DELETE", "/topics/kept", {}, {"validate_only": True}),
+        ("PATCH", "/topics/kept", {"validate_only": "true"}, {"partitions": 4}),
+        ("POST", "/topics/kept/records", {"validate_only": "true"}, {"records": [{"value": "x"}]}),
+        ("GET", "/topics/kept/records", {"filtr": "key:eq:a"}, None),
+    ],
+)
+def test_a_parameter_that_is_misspelt_or_misplaced_is_refused_and_nothing_is_done(
+    cluster: Cluster, method: str, path: str, params: dict[str, str], body: Any
+) -> None:
+    client = cluster.clients[0]
+    client.post("/topics", json={"name": "kept", "partitions": 2})
+    answer = client.request(method, path, params=params, json=body)
+    assert (answer.status_code, answer.json()["error"]) == (400, "INVALID_REQUEST")
+    assert len(client.get("/topics/kept").json()["partitions"]) == 2
+    assert client.get("/topics/kept/records").json()["records"] == []
 
 
 def test_other_names_and_other_pages_are_refused(cluster: Cluster) -> None:

@@ -10,6 +10,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
+from barnabas.client import Bus
+from barnabas.core.model import TopicPartition
 from tests.conformance.broker.clients import QUIET
 from tests.conformance.broker.conftest import TIMEOUT_S, MakeTopic
 
@@ -113,3 +115,19 @@ def test_what_a_member_leaves_behind_goes_to_the_next(
         left = poll(consumer, 6)
         assert [each.offset() for each in left] == list(range(4, 10))
         accept(consumer, left)
+
+
+def test_a_share_group_is_listed_and_described_with_its_lag(
+    bootstrap: str, admin: AdminClient, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(partitions=1)
+    begin_at_start(admin, topic)
+    produce(bootstrap, topic, 10)
+    with Bus(bootstrap) as bus, consuming(bootstrap, topic, topic) as consumer:
+        done = poll(consumer, 10)
+        accept(consumer, done)
+        produce(bootstrap, topic, 5)
+        assert [(each.type, each.state) for each in bus.groups() if each.name == topic] == [("share", "stable")]
+        found = bus.describe_group(topic)
+        assert [member.partitions for member in found.members] == [(TopicPartition(topic, 0),)]
+        assert [(each.partition, each.offset, each.lag) for each in found.partitions] == [(0, 10, 5)]

@@ -233,7 +233,12 @@ def expire(
 ) -> GroupDecision[int]:
     """Delete the expired offsets of a group, and the group if it has neither offsets nor members. The reply is the
     number of offsets deleted; if it equals the limit there may be more.
+
+    A share group never has offsets here: what it has done is elsewhere, and would be forgotten with it. As in Kafka it
+    stays until somebody deletes it.
     """
+    if group in groups.share:
+        return Decision([], 0)
     expired = [*islice(_expired(groups, soft, group, config, now_ms), limit)]
     records: list[GroupEntry] = [
         GroupTombstone(OffsetRecord, (group, offset.topic, offset.partition)) for offset in expired

@@ -70,10 +70,10 @@ class Api:
             try:
                 self._check_hosts(request)
                 session = self._session(request, is_open=route.is_open)
+                query = _query(request)
+                _check_known(request, route, query)
                 body = None if route.takes is None else await _body(request, route.takes)
-                call = Call(
-                    session, request.path_params, _query(request), request.headers, body, request.is_disconnected
-                )
+                call = Call(session, request.path_params, query, request.headers, body, request.is_disconnected)
                 answer = await route.handle(self._context, call)
             except (BarnabasError, HttpRefusal) as error:
                 return refusal(error)
@@ -159,6 +159,22 @@ async def _body(request: Request, takes: Any) -> Any:
         return msgspec.json.decode(data, type=takes)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise bad(f"the body cannot be read: {error}") from None
+
+
+def _check_known(request: Request, route: Route, query: dict[str, list[str]]) -> None:
+    """Refuse what the route does not take: a dry run that is asked for in the wrong place must not be a real one."""
+    known = [each.name for each in route.params]
+    unknown = next((name for name in query if name not in known), None)
+    if unknown is not None:
+        takes = f"it takes {', '.join(known)}" if known else "it takes none"
+        where = "; put it into the body" if route.takes is not None and unknown == "validate_only" else ""
+        raise bad(f"there is no parameter {unknown!r} here: {takes}{where}")
+    if route.takes is None and request.method != "GET" and _has_body(request):
+        raise bad("there is no body here: parameters, as validate_only, go into the query")
+
+
+def _has_body(request: Request) -> bool:
+    return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
 
 
 def _query(request: Request) -> dict[str, list[str]]:

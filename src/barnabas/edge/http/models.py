@@ -189,7 +189,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     members: list[Member]
     offsets: list[GroupOffset]
     lag: int
-    lag_seconds: float
+    lag_seconds: float | None
     allowed: list[str]
 
 

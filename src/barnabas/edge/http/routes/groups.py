@@ -25,15 +25,18 @@ from barnabas.wire.apis import (
     CONSUMER_GROUP_DESCRIBE,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
     LIST_GROUPS,
     OFFSET_COMMIT,
     OFFSET_DELETE,
     OFFSET_FETCH,
+    SHARE_GROUP_DESCRIBE,
 )
 from barnabas.wire.writing import Values
 
 NAMES_UP_TO: Final = 9
 """The last version of the requests for offsets in which topics have names."""
+SHARE: Final = "Share"
 EMPTY: Final = ("Empty", "Dead")
 LAG: Final = Param("lag", "boolean", "Measure the lag of those on the page that another node coordinates, too.")
 
@@ -91,6 +94,9 @@ async def _with_lag(context: Context, session: Session, row: models.GroupRow) ->
     if row.lag is not None:
         return row
     try:
+        if row.type == SHARE:
+            shared = await _shared_offsets(context, session, row.group, row.coordinator)
+            return msgspec.structs.replace(row, lag=_sum_known(shared))
         committed = await committed_of(context, session, row.group, row.coordinator)
     except BarnabasError:
         return row  # the row says that it is not known
@@ -108,6 +114,21 @@ async def describe_group(context: Context, call: Call) -> models.Group:
     context.authorize(call.session, Operation.DESCRIBE, group_resource(name))
     coordinator = context.coordinator_of(name, of=OFFSETS_TOPIC)
     state, kind, protocol, members = await _members_of(context, call.session, name, coordinator)
+    allowed = context.allowed(call.session, OPERATIONS[ResourceType.GROUP], group_resource(name))
+    if kind == SHARE:
+        shared = await _shared_offsets(context, call.session, name, coordinator)
+        return models.Group(
+            group=name,
+            state=state,
+            type=kind,
+            protocol=protocol,
+            coordinator=coordinator,
+            members=members,
+            offsets=shared,
+            lag=_sum_known(shared),
+            lag_seconds=None,
+            allowed=allowed,
+        )
     committed = await committed_of(context, call.session, name, coordinator)
     lags = await context.lags.measure_offsets(committed)
     holders = {
@@ -129,8 +150,34 @@ async def describe_group(context: Context, call: Call) -> models.Group:
         offsets=sorted(offsets, key=lambda each: (each.topic, each.partition)),
         lag=sum(each.lag for each in lags.values()),
         lag_seconds=max((max(each.age_ms, 0) / 1000 for each in lags.values()), default=0.0),
-        allowed=context.allowed(call.session, OPERATIONS[ResourceType.GROUP], group_resource(name)),
+        allowed=allowed,
     )
+
+
+async def _shared_offsets(context: Context, session: Session, name: str, coordinator: int) -> list[models.GroupOffset]:
+    """Where a share group reads: before `committed` everything is done; how old the rest is, is not known."""
+    values: Values = {"groups": [{"group_id": name, "topics": None}]}
+    answer = await context.ask(session, coordinator, DESCRIBE_SHARE_GROUP_OFFSETS.key, values)
+    (found,) = answer.groups
+    check(found.error_code, found.error_message)
+    offsets = [
+        models.GroupOffset(
+            topic=topic.topic_name,
+            partition=int(part.partition_index),
+            committed=int(part.start_offset),
+            end_offset=None,
+            lag=None if int(part.lag) < 0 else int(part.lag),
+            lag_seconds=None,
+        )
+        for topic in found.topics
+        for part in topic.partitions
+        if not part.error_code and int(part.start_offset) >= 0
+    ]
+    return sorted(offsets, key=lambda each: (each.topic, each.partition))
+
+
+def _sum_known(offsets: list[models.GroupOffset]) -> int:
+    return sum(each.lag or 0 for each in offsets)
 
 
 def _offset(at: TopicPartition, committed: int, lag: PartitionLag | None, holder: str | None) -> models.GroupOffset:
@@ -157,11 +204,16 @@ async def _members_of(
         return found.group_state, "Consumer", found.assignor_name, members
     if int(found.error_code) != GroupIdNotFound.kafka_code:
         check(found.error_code, found.error_message)
+    answer = await context.ask(session, coordinator, SHARE_GROUP_DESCRIBE.key, values)
+    (shared,) = answer.groups
+    if not shared.error_code:
+        return shared.group_state, SHARE, shared.assignor_name, [_consumer(each) for each in shared.members]
     values = {"groups": [name], "include_authorized_operations": False}
     answer = await context.ask(session, coordinator, DESCRIBE_GROUPS.key, values)
     (classic,) = answer.groups
-    check(classic.error_code, getattr(classic, "error_message", None) or f"there is no group '{name}'")
-    if classic.group_state == "Dead":
+    if int(classic.error_code) != GroupIdNotFound.kafka_code:
+        check(classic.error_code, getattr(classic, "error_message", None))
+    if classic.error_code or classic.group_state == "Dead":
         raise GroupIdNotFound(f"there is no group '{name}'")
     return classic.group_state, "Classic", classic.protocol_data, [_classic(each) for each in classic.members]
 
@@ -169,7 +221,7 @@ async def _members_of(
 def _consumer(each: Any) -> models.Member:
     return models.Member(
         member_id=each.member_id,
-        instance_id=each.instance_id,
+        instance_id=getattr(each, "instance_id", None),  # members of share groups have none
         client_id=each.client_id,
         host=each.client_host,
         assignment=[
@@ -218,11 +270,13 @@ async def reset_offsets(context: Context, call: Call) -> models.OffsetsReset:
     context.authorize(call.session, Operation.READ, group_resource(name))
     coordinator = context.coordinator_of(name, of=OFFSETS_TOPIC)
     try:
-        state, _, _, members = await _members_of(context, call.session, name, coordinator)
+        state, kind, _, members = await _members_of(context, call.session, name, coordinator)
     except GroupIdNotFound:
-        state, members = "Empty", []  # one that begins with these offsets
+        state, kind, members = "Empty", "Classic", []  # one that begins with these offsets
         if not wanted.topics:
             raise
+    if kind == SHARE:
+        raise InvalidRequest(f"'{name}' is a share group: its offsets are set with AlterShareGroupOffsets")
     if members or state not in EMPTY:
         raise NonEmptyGroup(
             f"group '{name}' has members ({state}): stop them first, or they would go on from where they are"

@@ -57,7 +57,7 @@ async def get_record(context: Context, call: Call) -> models.Record:
             f"offset {offset} of {name}-{partition} has no record: it is not written yet, was deleted or compacted, is "
             "the marker of a transaction, or belongs to one that was aborted"
         )
-    return record_of(name, page.records[0], form=_form(call), is_full=True)
+    return record_of(name, page.records[0], form=form_of(call), is_full=True)
 
 
 async def browse(context: Context, call: Call) -> models.Records:
@@ -68,7 +68,7 @@ async def browse(context: Context, call: Call) -> models.Records:
     position, is_newest_first = await begin(context, call, topic)
     wanted = _wanted(call, is_newest_first=is_newest_first)
     page = await _browser(context).read(name, position, wanted)
-    form, has_content = _form(call), call.flag("content", default=True)
+    form, has_content = form_of(call), call.flag("content", default=True)
     left = sum(max(span.end - span.first, 0) for span in page.position.values())
     return models.Records(
         records=[record_of(name, each, form=form, has_content=has_content) for each in page.records],
@@ -159,7 +159,8 @@ def _is_committed(call: Call) -> bool:
     return call.one_of("isolation", "read_committed", "read_uncommitted") == "read_committed"
 
 
-def _form(call: Call) -> Form:
+def form_of(call: Call) -> Form:
+    """How keys, values and headers are told."""
     form = call.one_of("format", "auto", "base64", "hex")
     return "hex" if form == "hex" else "base64" if form == "base64" else "auto"
 
@@ -178,7 +179,7 @@ async def export(context: Context, call: Call) -> Response:
     position, is_newest_first = await begin(context, call, topic)
     kind = call.one_of("as", "jsonl", "csv")
     most = call.number("max_records", 10_000, at_least=1, at_most=EXPORTED)
-    wanted, form = _wanted(call, is_newest_first=is_newest_first), _form(call)
+    wanted, form = _wanted(call, is_newest_first=is_newest_first), form_of(call)
 
     async def lines() -> AsyncIterator[bytes]:
         left, at = most, position

@@ -21,7 +21,7 @@ from barnabas.edge.http.calling import Call, Param, Route, whole
 from barnabas.edge.http.contents import Form, record_of
 from barnabas.edge.http.context import Context
 from barnabas.edge.http.problems import HttpRefusal, bad, problem_of
-from barnabas.edge.http.routes.records import FILTERS, chosen_partitions, filter_texts
+from barnabas.edge.http.routes.records import FILTERS, chosen_partitions, filter_texts, form_of
 from barnabas.edge.http.tokens import NotAuthenticated
 from barnabas.services.browsing import Browser, Span, Wanted
 from barnabas.services.offsets import LATEST
@@ -56,7 +56,7 @@ async def tail(context: Context, call: Call) -> Response:
         numbers,
         is_committed=call.one_of("isolation", "read_committed", "read_uncommitted") == "read_committed",
         passes=passing(filters) if filters else None,
-        form="base64" if call.one_of("format", "auto", "base64", "hex") == "base64" else "auto",
+        form=form_of(call),
     )
     await stream.begin(resumed)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

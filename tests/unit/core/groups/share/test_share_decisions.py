@@ -15,8 +15,10 @@ from barnabas.core.errors import (
     InvalidRequest,
     UnknownMemberId,
 )
+from barnabas.core.groups.classic.state import ClassicSoft
 from barnabas.core.groups.consumer.placing import TopicInfo
 from barnabas.core.groups.groups import Groups
+from barnabas.core.groups.offsets import OffsetsConfig, expire
 from barnabas.core.groups.records import GroupEntry, StateTopic
 from barnabas.core.groups.share import persisted
 from barnabas.core.groups.share.assigning import assign_simply
@@ -26,7 +28,7 @@ from barnabas.core.groups.share.decisions import (
     decide_initialized,
     on_topics_change,
 )
-from barnabas.core.groups.share.messages import ShareConfig, ShareHeartbeat, ShareHeartbeatReply
+from barnabas.core.groups.share.messages import LEAVE_EPOCH, ShareConfig, ShareHeartbeat, ShareHeartbeatReply
 from barnabas.core.groups.share.partition import StateBatch
 from barnabas.core.groups.share.persisted import NO_OFFSET, ShareKey, ShareStates
 from barnabas.core.groups.share.state import ShareGroup
@@ -75,6 +77,17 @@ def test_a_partition_is_assigned_once_its_state_is_made() -> None:
     assert again.assignment is not None
     assert [each.partitions for each in again.assignment] == [(0,)]
     assert again.initialize == (StateTopic(T, "t", (1,)),)
+
+
+def test_a_group_whose_members_have_left_stays_however_long_it_is_idle() -> None:
+    town = Town()
+    epoch = town.beat("a", 0, "t").member_epoch
+    town.initialize(StateTopic(T, "t", (0, 1)))
+    town.beat("a", epoch)
+    town.beat("a", LEAVE_EPOCH)
+    assert not town.group.members
+    soft, config = ClassicSoft(), OffsetsConfig(retention_ms=1)
+    assert expire(town.groups, soft, "g", config=config, now_ms=10**15).records == []
 
 
 def test_a_member_that_is_unknown_or_one_too_many_is_refused() -> None:
