@@ -21,7 +21,7 @@ def environments(tmp_path: Path) -> tuple[list[dict[str, str]], list[int]]:
     made = []
     for number in (1, 2, 3):
         own = {name: str(text) for name, text in services[f"node-{number}"]["environment"].items()}
-        own = {name: text for name, text in own.items() if not name.startswith("BARNABAS_HTTP")}
+        own["BARNABAS_HTTP_LISTENER"] = "127.0.0.1:0"
         inside, outside, _ = ports[3 * number - 3 : 3 * number]
         for each in (1, 2, 3):
             controller = ports[3 * each - 1]

@@ -15,13 +15,11 @@ from barnabas.services.settings.broker_config import BrokerConfig
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose/compose.yaml").read_text())
 KUBERNETES = list(yaml.safe_load_all((DEPLOY / "kubernetes/barnabas.yaml").read_text()))
-OF_OTHERS = "BARNABAS_HTTP_"  # settings of the HTTP edge, which checks its own
 NODES = [f"node-{number}" for number in (1, 2, 3)]
 
 
 def config_of(environ: dict[str, str]) -> BrokerConfig:
-    own = {name: text for name, text in environ.items() if not name.startswith(OF_OTHERS)}
-    config = load(None, (), own, {"log.dirs": "/data"})
+    config = load(None, (), environ, {"log.dirs": "/data"})
     check_advertised(config)
     return config
 

@@ -8,9 +8,9 @@ fenced ends it, and the next request loads it anew. Its timer is that of the fir
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from barnabas.core.errors import (
     BarnabasError,
@@ -221,7 +221,7 @@ class LedShare:
             return
         self._set_timer(share)
         if share.must_write and self._writing is None:
-            self._writing = self._tasks.create_task(self._write_all(share))
+            self._writing = begin_task(self._tasks, self._write_all(share))
         if self._waiters and share.next_fetch_offset() <= share.end_offset:
             self.wake()
 
@@ -358,6 +358,7 @@ class LedShares:
 
     def close(self) -> None:
         """Serve nothing more."""
+        self._tasks = None
         for led in list(self._by_key.values()):
             self._drop(led)
 
@@ -378,9 +379,8 @@ class LedShares:
             self._drop(led)
             led = None
         if led is None:
-            if not partition.is_led or not partition.may_answer:
+            if not partition.is_led or not partition.may_answer or self._tasks is None:
                 raise NotLeaderOrFollower(f"{partition.name} is not led by this node")
-            assert self._tasks is not None
             led = LedShare(
                 key,
                 partition,
@@ -406,7 +406,7 @@ class LedShares:
     def let_go(self, group: str, is_used: Callable[[], bool]) -> None:
         """Drop those of a group that nobody uses, once they are written."""
         if self._tasks is not None and self._by_group.get(group):
-            self._tasks.create_task(self._let_go(group, is_used))
+            begin_task(self._tasks, self._let_go(group, is_used))
 
     async def _let_go(self, group: str, is_used: Callable[[], bool]) -> None:
         for led in self.of_group(group):
@@ -432,6 +432,15 @@ class LedShares:
                 del self._by_group[led.key.group]
         led.loading.cancel()
         led.close()
+
+
+def begin_task(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+    """A task for this; None if the node is stopping, or gone."""
+    try:
+        return tasks.create_task(work)
+    except RuntimeError:
+        work.close()
+        return None
 
 
 def duration_ms(text: str) -> int:

@@ -27,7 +27,7 @@ from barnabas.core.access.quotas import (
 from barnabas.core.access.rates import Allowance, throttle_ms
 from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import ThrottlingQuotaExceeded
-from barnabas.core.metadata.records import AclRecord, ClientQuotaRecord, MetadataRecord, RemoveAclRecord
+from barnabas.core.metadata.records import MetadataRecord
 from barnabas.runtime.cluster_metadata import ImageSource
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.processor_time import Seconds, measured, thread_seconds
@@ -96,6 +96,7 @@ class Quotas:
         self._access = access
         self._seconds = seconds
         self._rules = Rules({} if metadata is None else metadata.image.quotas)
+        self._state = None if metadata is None else metadata.image.access_state
         self._clients: dict[tuple[str, str], Allowances] = {}
         self._tracked: dict[_Key, Allowance] = {}
         self._shared: dict[_Key, Allowance] = {}  # by those that are not tracked
@@ -123,11 +124,13 @@ class Quotas:
             "quota_tracked_clients", "Clients and addresses whose use is tracked.", lambda: len(self._tracked)
         )
 
-    def apply(self, records: Sequence[MetadataRecord]) -> None:
-        """Follow the metadata: records that are applied to the image."""
-        if any(isinstance(record, (ClientQuotaRecord, AclRecord, RemoveAclRecord)) for record in records):
-            assert self._metadata is not None
-            self._rules = Rules(self._metadata.image.quotas)
+    def apply(self, _records: Sequence[MetadataRecord]) -> None:
+        """Follow the metadata: records were applied to the image."""
+        assert self._metadata is not None
+        image = self._metadata.image
+        if self._state is not image.access_state:
+            self._state = image.access_state
+            self._rules = Rules(image.quotas)
             self.is_on = self._rules.has_client_quotas
             self.is_on_for_ips = self._rules.has_ip_quotas
             self._clients.clear()  # what they have used is kept

@@ -33,6 +33,7 @@ from barnabas.runtime.group_coordinator import GroupCoordinator
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.turns import in_turns
 from barnabas.services.group_coordinators import GroupCoordinators
+from barnabas.services.led_shares import begin_task
 from barnabas.services.served import ServedTopics
 from barnabas.services.share_states import ShareStateRouter
 
@@ -81,7 +82,7 @@ class ShareGroups:
         if not reply.initialize:
             return reply
         task = self._begin_initializing(coordinator, request.group, reply.initialize)
-        if request.member_epoch != JOIN_EPOCH:
+        if task is None or request.member_epoch != JOIN_EPOCH:
             return reply
         await asyncio.wait([task], timeout=INITIALIZE_WAIT_S)
         if not task.done():
@@ -92,13 +93,15 @@ class ShareGroups:
 
     def _begin_initializing(
         self, coordinator: GroupCoordinator, group: str, wanted: Sequence[StateTopic]
-    ) -> asyncio.Task[None]:
+    ) -> asyncio.Task[None] | None:
+        """The task that makes states; None if the node is stopping."""
         key = (coordinator, group)
         task = self._initializing.get(key)
         if task is None:
-            task = self._coordinators.tasks.create_task(self._initialize(coordinator, group, wanted))
-            self._initializing[key] = task
-            task.add_done_callback(lambda _: self._initializing.pop(key, None))
+            task = begin_task(self._coordinators.tasks, self._initialize(coordinator, group, wanted))
+            if task is not None:
+                self._initializing[key] = task
+                task.add_done_callback(lambda _: self._initializing.pop(key, None))
         return task
 
     async def _initialize(self, coordinator: GroupCoordinator, group: str, wanted: Sequence[StateTopic]) -> None:

@@ -10,13 +10,19 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from barnabas.core.errors import InvalidShareSessionEpoch, ShareSessionLimitReached, ShareSessionNotFound
+from barnabas.core.errors import (
+    InvalidRequest,
+    InvalidShareSessionEpoch,
+    ShareSessionLimitReached,
+    ShareSessionNotFound,
+)
 from barnabas.runtime.metrics import Metrics
 from barnabas.services.session import Session
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MAX_EPOCH: Final = 2**31 - 1
+MAX_PARTITIONS: Final = 10_000  # of one session
 
 Place = tuple[UUID, int]
 """A partition, by topic id and number."""
@@ -38,11 +44,13 @@ class ShareSession:
     partitions: dict[Place, None] = field(default_factory=dict)
 
     def change(self, wanted: Iterable[Place], forgotten: Iterable[Place]) -> None:
-        """Apply the changes of a request."""
-        for place in wanted:
-            self.partitions[place] = None
+        """Apply the changes of a request; refused if the session grows too large."""
         for place in forgotten:
             self.partitions.pop(place, None)
+        for place in wanted:
+            self.partitions[place] = None
+        if len(self.partitions) > MAX_PARTITIONS:
+            raise InvalidRequest(f"a share session has at most {MAX_PARTITIONS} partitions, not {len(self.partitions)}")
 
     def in_turn(self) -> list[Place]:
         """The partitions, beginning at another one each time, so that none starves."""

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from barnabas.core.errors import LeaderNotAvailable
 from barnabas.core.model import TopicPartition
+from barnabas.core.records.murmur2 import partition_for_key
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.runtime.other_leaders import FetchedBatches
 from barnabas.services.browsing import Browser, Position, Span, Wanted
-from barnabas.services.key_partition import partition_of_key
 from barnabas.services.reading import ClusterReader
 
 T = TypeVar("T")
@@ -93,4 +93,4 @@ def test_a_partition_without_a_leader_does_not_hold_up_the_others() -> None:
 
 
 def test_keys_go_where_kafka_puts_them() -> None:
-    assert [partition_of_key(key, 1000) for key in (b"21", b"foobar", b"abc", b"")] == [340, 166, 107, 681]
+    assert [partition_for_key(key, 1000) for key in (b"21", b"foobar", b"abc", b"")] == [340, 166, 107, 681]

@@ -121,6 +121,9 @@ def _other(first: BrokerConfig, number: int, bootstrap: Mapping[str, str]) -> Br
     }
     if advertised:
         changes["advertised.listeners"] = _text(_further(advertised, number))
+    if first.grpc.address is not None:
+        (grpc,) = _further([Listener("GRPC", *first.grpc.address)], number)
+        changes["grpc.listener"] = str(grpc).partition("://")[2]
     return _changed(first, changes)
 
 

@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from barnabas.core.access.resources import Operation, group
@@ -282,11 +283,11 @@ class _Stream:
             wait_ms = max(MAX_WAIT_MS * len(some) // len(names), 10)
             task = asyncio.ensure_future(self._fetch(node_id, some, wait_ms))
             self._fetching[node_id] = task
-            task.add_done_callback(lambda _, node_id=node_id: self._end_fetch(node_id))  # type: ignore[misc]
+            task.add_done_callback(partial(self._end_fetch, node_id))
         return is_waiting
 
-    def _end_fetch(self, node_id: int) -> None:
-        task = self._fetching.pop(node_id)
+    def _end_fetch(self, node_id: int, task: asyncio.Future[None]) -> None:
+        del self._fetching[node_id]
         if not task.cancelled() and (error := task.exception()) is not None:
             if not isinstance(error, BarnabasError):
                 raise error

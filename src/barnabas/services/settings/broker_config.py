@@ -351,8 +351,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def value_of(self, name: str) -> object:
         """The value of the broker setting of this name."""
-        part = _PART_OF.get(name)
-        return getattr(self if part is None else getattr(self, part), _field(name))
+        part, field = _PLACES[name]
+        return getattr(self if part is None else getattr(self, part), field)
 
     @property
     def message_max_bytes(self) -> int:
@@ -459,6 +459,11 @@ BROKER_SETTINGS: Final[Mapping[str, Setting]] = {
     )
 }
 """The settings that are fields of `BrokerConfig` and of its parts, by name."""
+
+_PLACES: Final[Mapping[str, tuple[str | None, str]]] = {
+    name: (_PART_OF.get(name), name.replace(".", "_")) for name in BROKER_SETTINGS
+}
+"""The part of a `BrokerConfig` that a setting is a field of, and the name of that field."""
 
 _CONSULTED: Final = ("listener.security.protocol.map", "security.inter.broker.protocol")
 """Read together with the listeners, but not settings themselves."""

@@ -55,6 +55,9 @@ class DescribedSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 _NOTHING: Final[Mapping[str, str]] = {}
 _ALL_BROKER_SETTINGS: Final = dict(sorted({**BROKER_SETTINGS, **TOPIC_DEFAULT_SETTINGS}.items()))
+_DEFAULT_TEXTS: Final = {
+    name: setting.default for name, setting in _ALL_BROKER_SETTINGS.items() if setting.default is not None
+}
 
 
 def describe_topic(
@@ -145,15 +148,14 @@ def _broker_synonyms(
     name: str, broker: BrokerConfig, *, dynamic: Mapping[str, str], dynamic_default: Mapping[str, str]
 ) -> list[Synonym]:
     names = [rival for rival in rivals(name) if rival in _ALL_BROKER_SETTINGS or rival in broker.given]
-    defaults = {rival: text for rival in names if (text := _default_text(rival)) is not None}
     places = (
         (dynamic, ConfigSource.DYNAMIC_BROKER),
         (dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
         (broker.given, ConfigSource.STATIC_BROKER),
-        (defaults, ConfigSource.DEFAULT),
+        (_DEFAULT_TEXTS, ConfigSource.DEFAULT),
     )
     found = [Synonym(rival, texts[rival], source) for texts, source in places for rival in names if rival in texts]
-    if name in ALIASES:
+    if name in ALIASES or (found and found[0].name == name):
         return found
     # Kafka drops what stands before the name asked for: so `retention.ms` has no synonym at all while only
     # log.retention.hours is set, and its source is then the default.
@@ -165,21 +167,17 @@ def _as_parsed(setting: Setting, text: str | None) -> str | None:
     return None if text is None else value_text(setting.parse(text))
 
 
-def _default_text(name: str) -> str | None:
-    setting = _ALL_BROKER_SETTINGS.get(name)
-    return None if setting is None else setting.default
-
-
 def _described(setting: Setting, value: str | None, synonyms: list[Synonym], *, is_read_only: bool) -> DescribedSetting:
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-    if setting.is_sensitive:
+    is_sensitive = setting.is_sensitive
+    if is_sensitive:
         value = None
         synonyms = [Synonym(synonym.name, None, synonym.source) for synonym in synonyms]
     return DescribedSetting(
         name=setting.name,
         value=value,
         source=source,
-        is_sensitive=setting.is_sensitive,
+        is_sensitive=is_sensitive,
         is_read_only=is_read_only,
         synonyms=synonyms,
         type=setting.kind,

@@ -62,6 +62,14 @@ def test_settings_are_those_of_all(data: str) -> None:
     assert [str(each) for each in second.advertised_listeners] == ["OUT://example.org:9501"]
 
 
+def test_each_serves_grpc_at_a_port_of_its_own(data: str) -> None:
+    first, second, third = plan(config_of(data, grpc_listener="127.0.0.1:9195"), 3)
+
+    assert [each.grpc.address for each in (first, second, third)] == [
+        ("127.0.0.1", port) for port in (9195, 9196, 9197)
+    ]
+
+
 def test_in_a_cluster_of_several_machines_the_others_know_its_controllers(data: str) -> None:
     config = config_of(
         data,

@@ -226,7 +226,7 @@ async def _broker(
         {
             "log.dirs": "/data",
             "node.id": str(node_id),
-            "listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://0.0.0.0:9093",
+            "listeners": f"PLAINTEXT://{host}:9092,CONTROLLER://{host}:9093",
             "controller.listener.names": CONTROLLER,
             **settings,
         }

@@ -21,6 +21,7 @@ from tests.unit.edge.kafka.support import ask, create, produce, run, serving
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 29, 30, 31, 53
 INVALID_REQUEST, MISMATCHED_ENDPOINT = 42, 114  # of requests that make no sense, whoever asks
+ILLEGAL_SASL_STATE = 34
 CODES: dict[Api, set[int]] = {
     apis.LIST_OFFSETS: {TOPIC},
     apis.METADATA: {TOPIC},
@@ -69,6 +70,10 @@ CODES: dict[Api, set[int]] = {
     apis.UPDATE_RAFT_VOTER: {CLUSTER},
     apis.DESCRIBE_QUORUM: {CLUSTER},
     apis.UPDATE_FEATURES: {CLUSTER},
+    apis.SASL_HANDSHAKE: {ILLEGAL_SASL_STATE},
+    apis.SASL_AUTHENTICATE: {ILLEGAL_SASL_STATE},
+    apis.DESCRIBE_USER_SCRAM_CREDENTIALS: {CLUSTER},
+    apis.ALTER_USER_SCRAM_CREDENTIALS: {CLUSTER},
     apis.ENVELOPE: {CLUSTER},
     apis.DESCRIBE_CLUSTER: {MISMATCHED_ENDPOINT},
     apis.DESCRIBE_PRODUCERS: {TOPIC},

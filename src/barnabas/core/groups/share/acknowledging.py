@@ -25,11 +25,15 @@ class AckBatch(NamedTuple):
     types: tuple[AckType, ...]
 
 
+MAX_SAID: Final = 50_000  # ranges and types for one partition: all are looked at in one step
+
 _TYPES: Final = {int(each): each for each in AckType}
 
 
 def check_acks(batches: Sequence[tuple[int, int, Sequence[int]]], *, is_renewal: bool) -> list[AckBatch]:
     """The acknowledgements of one partition; refused if they are not in order, or say what nobody can mean."""
+    if len(batches) + sum(len(types) for _, _, types in batches) > MAX_SAID:
+        raise InvalidRequest(f"more than {MAX_SAID} acknowledgements are given for one partition")
     checked: list[AckBatch] = []
     before = -1
     for first, last, types in batches:

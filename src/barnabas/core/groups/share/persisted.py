@@ -124,14 +124,14 @@ def updated(state: SnapshotRecord, update: UpdateRecord) -> SnapshotRecord:
 def merge_batches(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
     """Batches in order and without an overlap: of several, the last one counts. Alike ones are one, and so are all that
     are finished, however they were: nobody asks how.
+
+    Takes a state and what has changed of it in one pass over both, since each is in order by itself.
     """
-    points: list[StateBatch] = []
-    for batch in batches:
-        if batch.last < start_offset:
-            continue
-        points = _overlay(points, batch._replace(first=max(batch.first, start_offset)))
+    known: list[StateBatch] = []
+    for run in _runs(_from(batches, start_offset)):
+        known = sorted((*_without(known, run), *run))
     merged: list[StateBatch] = []
-    for batch in points:
+    for batch in known:
         if merged and merged[-1].last + 1 == batch.first and _are_alike(merged[-1], batch):
             merged[-1] = merged[-1]._replace(last=batch.last)
         else:
@@ -139,16 +139,39 @@ def merge_batches(batches: Iterable[StateBatch], start_offset: int) -> tuple[Sta
     return tuple(merged)
 
 
-def _overlay(batches: Sequence[StateBatch], new: StateBatch) -> list[StateBatch]:
-    if not batches or batches[-1].last < new.first:  # mostly
-        return [*batches, new]
-    before = [each for each in batches if each.first < new.first]
-    if before and before[-1].last >= new.first:
-        before[-1] = before[-1]._replace(last=new.first - 1)
-    after = [each for each in batches if each.last > new.last]
-    if after and after[0].first <= new.last:
-        after[0] = after[0]._replace(first=new.last + 1)
-    return [*before, new, *after]
+def _from(batches: Iterable[StateBatch], start_offset: int) -> Iterator[StateBatch]:
+    for batch in batches:
+        if batch.last >= start_offset:
+            yield batch if batch.first >= start_offset else batch._replace(first=start_offset)
+
+
+def _runs(batches: Iterable[StateBatch]) -> Iterator[list[StateBatch]]:
+    """Batches that follow each other in order."""
+    run: list[StateBatch] = []
+    for batch in batches:
+        if run and batch.first <= run[-1].last:
+            yield run
+            run = []
+        run.append(batch)
+    if run:
+        yield run
+
+
+def _without(batches: Sequence[StateBatch], new: Sequence[StateBatch]) -> Iterator[StateBatch]:
+    """What is left of batches where there are no new ones; both are in order."""
+    at = 0
+    for batch in batches:
+        first = batch.first
+        while at < len(new) and new[at].last < first:
+            at += 1
+        over = at
+        while over < len(new) and new[over].first <= batch.last:
+            if new[over].first > first:
+                yield batch._replace(first=first, last=new[over].first - 1)
+            first = new[over].last + 1
+            over += 1
+        if first <= batch.last:
+            yield batch if first == batch.first else batch._replace(first=first)
 
 
 def _are_alike(left: StateBatch, right: StateBatch) -> bool:

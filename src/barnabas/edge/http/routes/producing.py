@@ -13,6 +13,7 @@ from barnabas.core.errors import BarnabasError, InvalidRecord, LeaderNotAvailabl
 from barnabas.core.metadata.records import NO_LEADER
 from barnabas.core.model import TopicPartition
 from barnabas.core.produced import PartitionData, ProduceRequest, TopicData
+from barnabas.core.records.murmur2 import partition_for_key
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.edge.http import models
 from barnabas.edge.http.calling import Call, Route
@@ -21,7 +22,6 @@ from barnabas.edge.http.context import Context
 from barnabas.edge.http.problems import Problem, problem_of
 from barnabas.runtime.other_leaders import produce as produce_elsewhere
 from barnabas.runtime.other_leaders import settled
-from barnabas.services.key_partition import partition_of_key
 from barnabas.services.produce import Transacting
 from barnabas.services.produce_round import Placed, ProduceRounds
 from barnabas.services.session import Session
@@ -44,7 +44,7 @@ async def produce(context: Context, call: Call) -> models.Produced:
         try:
             record, partition = _record_of(new, now_ms), new.partition
             if partition is None:
-                partition = any_partition if record.key is None else partition_of_key(record.key, count)
+                partition = any_partition if record.key is None else partition_for_key(record.key, count)
             if partition not in topic.partitions:
                 raise UnknownTopicOrPartition(f"topic '{name}' has no partition {partition}")
         except BarnabasError as error:

@@ -14,6 +14,7 @@ from barnabas.core.access.resources import topic as topic_resource
 from barnabas.core.errors import BarnabasError, OffsetOutOfRange, UnknownTopicOrPartition
 from barnabas.core.metadata.image import Topic
 from barnabas.core.model import TopicPartition
+from barnabas.core.records.murmur2 import partition_for_key
 from barnabas.edge.http import models
 from barnabas.edge.http.calling import Call, Param, Route, whole
 from barnabas.edge.http.contents import Form, record_of
@@ -21,7 +22,6 @@ from barnabas.edge.http.context import Context
 from barnabas.edge.http.cursors import cursor_text, read_cursor
 from barnabas.edge.http.problems import HttpRefusal, bad, problem_of
 from barnabas.services.browsing import Browser, Position, Span, Wanted
-from barnabas.services.key_partition import partition_of_key
 from barnabas.services.reading import Ends
 from barnabas.services.record_filter import parse_filters, passing
 
@@ -126,7 +126,7 @@ def _from(span: Span, offset: int, order: str) -> Span:
 def chosen_partitions(call: Call, topic: Topic) -> list[int]:
     """The partitions that are asked for: those named, that of the key, or all."""
     if "key" in call.query:
-        return [partition_of_key(call.text("key").encode(), len(topic.partitions))]
+        return [partition_for_key(call.text("key").encode(), len(topic.partitions))]
     named = [whole("partition", text, at_most=2**31 - 1) for text in call.texts("partition")]
     for number in named:
         if number not in topic.partitions:

@@ -13,6 +13,7 @@ from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
 from barnabas.edge.kafka.handlers.sharing import Leaders, TopicAccess, acks_of, code_of, text_of
 from barnabas.edge.kafka.registry import serves
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.share_fetch import Results, ShareFetchRequest
 from barnabas.wire.apis import SHARE_ACKNOWLEDGE
@@ -35,14 +36,14 @@ async def handle(
             group=request.group_id or "",
             member=request.member_id or "",
             session_epoch=request.share_session_epoch,
-            acks=acks_of(request.topics),
+            acks=await acks_of(request.topics),
             is_renewal=request.is_renew_ack,
         )
         results = await broker.shares.fetch.acknowledge(session, wanted, TopicAccess(broker, session))
     except BarnabasError as error:
         return {**refused(error), "acquisition_lock_timeout": 0, "responses": [], "node_endpoints": []}
     leaders = Leaders(broker, session)
-    responses = _responses(results, leaders)
+    responses = await _responses(results, leaders)
     return {
         **DONE,
         "acquisition_lock_timeout": broker.shares.fetch.lock_timeout_ms(request.group_id or ""),
@@ -54,9 +55,9 @@ async def handle(
     }
 
 
-def _responses(results: Results, leaders: Leaders) -> list[message.ShareAcknowledgeTopicResponse]:
+async def _responses(results: Results, leaders: Leaders) -> list[message.ShareAcknowledgeTopicResponse]:
     by_topic: dict[UUID, list[message.PartitionData]] = {}
-    for (topic_id, index), result in results.items():
+    async for (topic_id, index), result in in_turns(results.items()):
         by_topic.setdefault(topic_id, []).append(
             {
                 "partition_index": index,

@@ -16,6 +16,7 @@ from barnabas.edge.kafka.asked import Asked
 from barnabas.edge.kafka.handlers.outcome import DONE, refused
 from barnabas.edge.kafka.handlers.sharing import Leaders, TopicAccess, acks_of, code_of, text_of
 from barnabas.edge.kafka.registry import serves
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.share_fetch import Results, ShareFetchRequest
 from barnabas.services.share_fetch import ShareFetched as Fetched
@@ -34,11 +35,11 @@ async def handle(broker: Broker, request: message.ShareFetchRequest, asked: Aske
     session = asked.session
     try:
         broker.access.authorize(session, Operation.READ, group(request.group_id or ""))
-        results = await broker.shares.fetch.fetch(session, _request(request), TopicAccess(broker, session))
+        results = await broker.shares.fetch.fetch(session, await _request(request), TopicAccess(broker, session))
     except BarnabasError as error:
         return {**refused(error), "acquisition_lock_timeout": 0, "responses": [], "node_endpoints": []}
     leaders = Leaders(broker, session)
-    responses = _responses(results, leaders)
+    responses = await _responses(results, leaders)
     return {
         **DONE,
         "acquisition_lock_timeout": broker.shares.fetch.lock_timeout_ms(request.group_id or ""),
@@ -50,7 +51,7 @@ async def handle(broker: Broker, request: message.ShareFetchRequest, asked: Aske
     }
 
 
-def _request(request: message.ShareFetchRequest) -> ShareFetchRequest:
+async def _request(request: message.ShareFetchRequest) -> ShareFetchRequest:
     limits = (request.max_bytes, request.min_bytes, request.max_records, to_ms(request.max_wait))
     if request.is_renew_ack and any(limits):
         raise InvalidRequest("a request that renews locks fetches nothing: its limits and its wait must be 0")
@@ -63,7 +64,7 @@ def _request(request: message.ShareFetchRequest) -> ShareFetchRequest:
         group=request.group_id or "",
         member=request.member_id or "",
         session_epoch=request.share_session_epoch,
-        acks=acks_of(request.topics),
+        acks=await acks_of(request.topics),
         forgotten=forgotten,
         max_wait_ms=to_ms(request.max_wait),
         max_bytes=request.max_bytes,
@@ -74,9 +75,9 @@ def _request(request: message.ShareFetchRequest) -> ShareFetchRequest:
     )
 
 
-def _responses(results: Results, leaders: Leaders) -> list[message.ShareFetchableTopicResponse]:
+async def _responses(results: Results, leaders: Leaders) -> list[message.ShareFetchableTopicResponse]:
     by_topic: dict[UUID, list[message.PartitionData]] = {}
-    for (topic_id, index), fetched in results.items():
+    async for (topic_id, index), fetched in in_turns(results.items()):
         by_topic.setdefault(topic_id, []).append(_partition(topic_id, index, fetched, leaders))
     return [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in by_topic.items()]
 

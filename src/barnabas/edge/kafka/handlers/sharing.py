@@ -10,10 +10,11 @@ from barnabas.core.access.resources import Operation
 from barnabas.core.errors import BarnabasError, InvalidRequest, NotLeaderOrFollower, TopicAuthorizationFailed
 from barnabas.core.groups.records import NO_TOPIC_ID
 from barnabas.edge.kafka.current_leaders import CurrentLeaders
+from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.session import Session
 from barnabas.services.share_fetch import Allowed, RawAcks
-from barnabas.services.share_sessions import Place
+from barnabas.services.share_sessions import MAX_PARTITIONS, Place
 from barnabas.wire.endpoints import NodeEndpoint
 
 if TYPE_CHECKING:
@@ -31,13 +32,15 @@ if TYPE_CHECKING:
 NOBODY: Final = (-1, -1)
 
 
-def acks_of(
+async def acks_of(
     topics: Iterable[share_fetch.FetchTopic] | Iterable[share_acknowledge.AcknowledgeTopic],
 ) -> dict[Place, RawAcks]:
     """The partitions of a request, with what it acknowledges of each."""
     found: dict[Place, RawAcks] = {}
     for topic in topics:
-        for partition in topic.partitions:
+        async for partition in in_turns(topic.partitions):
+            if len(found) >= MAX_PARTITIONS:
+                raise InvalidRequest(f"a request of a share session names more than {MAX_PARTITIONS} partitions")
             place = (topic.topic_id or NO_TOPIC_ID, partition.partition_index)
             if place in found:
                 raise InvalidRequest(f"partition {place[1]} of topic {place[0]} is named twice")

@@ -63,4 +63,5 @@ class VoteResponse(TypedDict, total=False):
 
     error_code: int
     topics: Sequence[TopicDataAnswer]
+    silence_ms: int
     node_endpoints: Sequence[NodeEndpoint]  # versions 1 to 2

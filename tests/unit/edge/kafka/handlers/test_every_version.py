@@ -14,6 +14,7 @@ from barnabas.wire.apis import Api
 from tests.support.served import HANDLERS, SERVED, SERVED_APIS, versions_of
 from tests.unit.edge.kafka.support import ask, create, produce, serving
 
+CREDENTIAL = {"name": "bob", "mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": b"x"}
 TOPIC = {"name": "there", "topic": "there"}
 PARTITIONS = [
     {"partition_index": index, "partition": index, "timestamp": timestamp, "offset": 1, "leader_epoch": 0}
@@ -148,6 +149,13 @@ REQUESTS: dict[Api, list[dict[str, Any]]] = {
         for replicas in (None, (1,), (2,))
     ],
     apis.LIST_PARTITION_REASSIGNMENTS: [{"topics": None}, {"topics": [{**TOPIC, "partition_indexes": (0, 7)}]}],
+    apis.SASL_HANDSHAKE: [{"mechanism": "PLAIN"}],
+    apis.SASL_AUTHENTICATE: [{"auth_bytes": b"x"}],
+    apis.DESCRIBE_USER_SCRAM_CREDENTIALS: [{"users": None}, {"users": [{"name": "ann"}]}],
+    apis.ALTER_USER_SCRAM_CREDENTIALS: [
+        {"deletions": [], "upsertions": [{**CREDENTIAL, "name": "ann"}]},
+        {"deletions": [{"name": "ann", "mechanism": 2}], "upsertions": [{**CREDENTIAL, "iterations": 1}]},
+    ],
     apis.UPDATE_FEATURES: [
         {"feature_updates": [{"feature": "group.version", "max_version_level": level, "upgrade_type": 1}]}
         for level in (1, 9)

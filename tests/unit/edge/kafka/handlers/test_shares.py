@@ -142,6 +142,7 @@ def test_acknowledging_what_was_never_acquired_twice_or_by_somebody_else_is_refu
         [(0, 3, [])],
         [(0, 3, [9])],
         [(0, 3, [RENEW])],  # without saying so
+        [(number, number, [ACCEPT]) for number in range(30_000)],
     ],
 )
 def test_acknowledgements_that_nobody_can_mean_are_refused(acks: list[tuple[int, int, list[int]]]) -> None:
