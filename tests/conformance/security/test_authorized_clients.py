@@ -111,8 +111,8 @@ def test_what_is_not_granted_is_not_listed_and_not_changed(broker: EmbeddedBroke
     assert "hidden" not in admin.list_topics(timeout=TIMEOUT_S).topics
     with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
         admin.delete_topics(["orders"])["orders"].result(TIMEOUT_S)
+    change = UserScramCredentialUpsertion("eve", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"x")
     with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
-        change = UserScramCredentialUpsertion("eve", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"x")
         admin.alter_user_scram_credentials([change])["eve"].result(TIMEOUT_S)
 
 
