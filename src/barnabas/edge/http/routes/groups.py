@@ -108,6 +108,7 @@ async def describe_group(context: Context, call: Call) -> models.Group:
     context.authorize(call.session, Operation.DESCRIBE, group_resource(name))
     coordinator = context.coordinator_of(name, of=OFFSETS_TOPIC)
     state, kind, protocol, members = await _members_of(context, call.session, name, coordinator)
+    members = [_as_seen(context, call.session, member) for member in members]
     committed = await committed_of(context, call.session, name, coordinator)
     lags = await context.lags.measure_offsets(committed)
     holders = {
@@ -131,6 +132,13 @@ async def describe_group(context: Context, call: Call) -> models.Group:
         lag_seconds=max((max(each.age_ms, 0) / 1000 for each in lags.values()), default=0.0),
         allowed=context.allowed(call.session, OPERATIONS[ResourceType.GROUP], group_resource(name)),
     )
+
+
+def _as_seen(context: Context, session: Session, member: models.Member) -> models.Member:
+    """A member without topics that the caller may not see: another node tells this one of all."""
+    sees = context.broker.access.sees_topic
+    seen = [each for each in member.assignment if sees(session, Operation.DESCRIBE, each.topic)]
+    return msgspec.structs.replace(member, assignment=seen)
 
 
 def _offset(at: TopicPartition, committed: int, lag: PartitionLag | None, holder: str | None) -> models.GroupOffset:
