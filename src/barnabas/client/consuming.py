@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from barnabas.client.closing import READER_S, close_within
 from barnabas.client.errors import RecordNotFound, Unreachable, reading_refusal, translate
-from barnabas.client.intact import Intake, Stalls, find_damage
+from barnabas.client.intact import OF_NO_GROUP, Intake, Stalls, find_damage
 from barnabas.client.message import Message, from_kafka
 from barnabas.client.settings import READ_COMMITTED, Isolation, Settings
 from barnabas.client.topics import EARLIEST, LATEST, Topics
@@ -90,7 +90,7 @@ class AssignedReader:
     ) -> None:
         self._consumer: Consumer = settings.reader(defaults, isolation)
         self._consumer.assign([confluent_kafka.TopicPartition(*key, at) for key, at in starts.items()])
-        self._intake = Intake(self._consumer, settings, isolation)
+        self._intake = Intake(self._consumer, settings, isolation, OF_NO_GROUP)
         self._stalls = Stalls(settings, isolation)
         self._paused: set[TopicPartition] = set()
         self._partitions = tuple(starts)
@@ -231,7 +231,7 @@ class RecordGetter:
             consumer = self._consumers[isolation]
             consumer.assign([confluent_kafka.TopicPartition(topic, partition, offset)])
             try:
-                return consumer.poll(timeout_s)
+                return _poll(consumer, timeout_s)
             finally:
                 consumer.unassign()
 
@@ -240,6 +240,16 @@ class RecordGetter:
             for consumer in self._consumers.values():
                 close_within(consumer, READER_S)
             self._consumers.clear()
+
+
+def _poll(consumer: Consumer, timeout_s: float) -> Any:
+    """The next message of a reader, but for what it hears of the group that it does not have."""
+    until = time.monotonic() + timeout_s
+    while True:
+        found = consumer.poll(max(until - time.monotonic(), 0))
+        error = None if found is None else found.error()
+        if error is None or error.code() not in OF_NO_GROUP:
+            return found
 
 
 def _check_found(found: Any, key: TopicPartition, offset: int) -> None:

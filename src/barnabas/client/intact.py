@@ -25,6 +25,12 @@ _NEVER_READ: Final = -1
 _OLD_FORMATS: Final = (0, 1)
 
 
+OF_NO_GROUP: Final = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
+"""What a reader without a group passes over: librdkafka looks for a coordinator all the same, and a user may read a
+topic without a right to any group.
+"""
+
+
 class Intake:
     """The polled messages as records: of each partition those before its first damaged batch.
 

@@ -19,11 +19,20 @@ MAX_KEPT: Final = 50_000
 Key = tuple[Principal, str, str]
 
 _OF_NODES: Final = {
-    ResourceType.CLUSTER: (Operation.CLUSTER_ACTION, Operation.CREATE),
-    ResourceType.TOPIC: (Operation.READ, Operation.DESCRIBE),
+    ResourceType.CLUSTER: (
+        Operation.CLUSTER_ACTION,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+    ),
+    ResourceType.TOPIC: (Operation.READ, Operation.DESCRIBE, Operation.WRITE),
+    ResourceType.GROUP: (Operation.READ, Operation.DESCRIBE, Operation.DELETE),
+    ResourceType.TRANSACTIONAL_ID: (Operation.DESCRIBE,),
 }
-"""What the nodes of the cluster may do: their work, creating the topics that groups and transactions need, and reading
-what they have replicas of, to repair them.
+"""What the nodes of the cluster may do: their work, creating the topics that groups and transactions need, reading what
+they have replicas of, to repair them; and what callers over HTTP and gRPC ask of one node, which has authorized them,
+and another one carries out.
 """
 
 

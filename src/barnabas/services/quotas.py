@@ -32,7 +32,7 @@ from barnabas.runtime.cluster_metadata import ImageSource
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.processor_time import Seconds, measured, thread_seconds
 from barnabas.services.access import Access
-from barnabas.services.session import Session
+from barnabas.services.session import ANONYMOUS, Session
 from barnabas.services.settings.catalogue.quota_settings import QuotaSettings
 
 T = TypeVar("T")
@@ -157,7 +157,9 @@ class Quotas:
     def _is_node(self, session: Session) -> bool:
         if NODE_CLIENT_ID.fullmatch(session.client_id or "") is None:
             return False
-        return self._access is None or self._access.allows(session, Operation.CLUSTER_ACTION, CLUSTER)
+        if self._access is None or self._access.is_open:
+            return session.principal == ANONYMOUS  # who has logged in is known, and a client id is anybody's to choose
+        return self._access.allows(session, Operation.CLUSTER_ACTION, CLUSTER)
 
     def _find(self, user: str, client_id: str) -> Allowances:
         config = self._config

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.core.access.resources import CLUSTER, Operation, ResourceType, group, topic
+from barnabas.core.access.resources import CLUSTER, Operation, ResourceType, group, topic, transactional_id
 from barnabas.core.access.rules import Rules
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import AclRecord, MetadataRecord, RemoveAclRecord
@@ -72,6 +72,8 @@ def test_a_node_may_do_what_nodes_do_and_who_has_its_name_may_not() -> None:
             assert authorizer.allows(session, Operation.CLUSTER_ACTION, CLUSTER) is expected
             assert authorizer.allows(session, Operation.CREATE, CLUSTER) is expected
             assert authorizer.allows(session, Operation.READ, topic("t")) is expected
+            assert authorizer.allows(session, Operation.WRITE, topic("t")) is expected
+            assert authorizer.allows(session, Operation.READ, group("g")) is expected
             assert not authorizer.allows(session, Operation.ALTER, CLUSTER)
-            assert not authorizer.allows(session, Operation.WRITE, topic("t"))
-            assert not authorizer.allows(session, Operation.READ, group("g"))
+            assert not authorizer.allows(session, Operation.ALTER_CONFIGS, topic("t"))
+            assert not authorizer.allows(session, Operation.WRITE, transactional_id("x"))

@@ -213,6 +213,17 @@ def test_nodes_have_no_quotas() -> None:
     in_virtual_time(scenario)
 
 
+def test_a_user_who_has_logged_in_is_no_node_by_its_client_id() -> None:
+    async def scenario() -> None:
+        world = World(access=Access())  # without an authorizer
+        world.set(ANY_CLIENT, "producer_byte_rate", 100.0)
+        impostor = Client("barnabas-node-2", user="mallory")
+        world.quotas.produce(impostor, 1_000_000)
+        assert impostor.muted
+
+    in_virtual_time(scenario)
+
+
 def test_a_request_that_was_forwarded_counts_for_its_client() -> None:
     async def scenario() -> None:
         world, client = World(), Client(is_for_controllers=True)

@@ -114,6 +114,7 @@ async def describe_group(context: Context, call: Call) -> models.Group:
     context.authorize(call.session, Operation.DESCRIBE, group_resource(name))
     coordinator = context.coordinator_of(name, of=OFFSETS_TOPIC)
     state, kind, protocol, members = await _members_of(context, call.session, name, coordinator)
+    members = [_as_seen(context, call.session, member) for member in members]
     allowed = context.allowed(call.session, OPERATIONS[ResourceType.GROUP], group_resource(name))
     if kind == SHARE:
         shared = await _shared_offsets(context, call.session, name, coordinator)
@@ -170,6 +171,7 @@ async def _shared_offsets(context: Context, session: Session, name: str, coordin
             lag_seconds=None,
         )
         for topic in found.topics
+        if context.broker.access.sees_topic(session, Operation.DESCRIBE, topic.topic_name)
         for part in topic.partitions
         if not part.error_code and int(part.start_offset) >= 0
     ]
@@ -178,6 +180,13 @@ async def _shared_offsets(context: Context, session: Session, name: str, coordin
 
 def _sum_known(offsets: list[models.GroupOffset]) -> int:
     return sum(each.lag or 0 for each in offsets)
+
+
+def _as_seen(context: Context, session: Session, member: models.Member) -> models.Member:
+    """A member without topics that the caller may not see: another node tells this one of all."""
+    sees = context.broker.access.sees_topic
+    seen = [each for each in member.assignment if sees(session, Operation.DESCRIBE, each.topic)]
+    return msgspec.structs.replace(member, assignment=seen)
 
 
 def _offset(at: TopicPartition, committed: int, lag: PartitionLag | None, holder: str | None) -> models.GroupOffset:
