@@ -1,4 +1,6 @@
-"""Pictures of the console for the documentation: ``python -m tests.browser.screens DIRECTORY``."""
+"""Pictures of the console: ``python -m tests.browser.screens docs/images`` takes those that the documentation shows,
+``--all`` every page in both looks, to be looked at.
+"""
 
 import sys
 import time
@@ -21,6 +23,7 @@ PAGES = {
     "transactions": "/transactions",
     "no-topics": "/topics?search=nothing",
 }
+SHOWN = ("console-overview-light.png", "console-messages-dark.png", "console-message-light.png")
 HISTORY_S = 31
 """Three steps of the node's history: a chart with a line in it."""
 
@@ -42,7 +45,7 @@ def take(window: Browser, at: str, directory: Path, look: str) -> None:
     window.screenshot(directory / f"console-message-{look}.png")
 
 
-def main(directory: Path) -> None:
+def main(directory: Path, *, is_all: bool) -> None:
     """Take them."""
     directory.mkdir(parents=True, exist_ok=True)
     with EmbeddedBroker(SETTINGS) as broker, console(broker.http) as at, browser() as window:
@@ -57,7 +60,10 @@ def main(directory: Path) -> None:
         time.sleep(1.5)
         window.screenshot(directory / "console-phone-dark.png")
         del open_one  # its transaction was open all the time
+    for path in directory.glob("console-*.png"):
+        if not is_all and path.name not in SHOWN:
+            path.unlink()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), is_all="--all" in sys.argv)

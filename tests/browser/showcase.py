@@ -63,7 +63,8 @@ def fill(broker: EmbeddedBroker) -> Producer:
     producer.flush()
     _read(broker, "billing", "orders", "billing-1", partitions=3, each=20)
     _read(broker, "analytics", "clicks", "analytics-1", partitions=2, each=5)
-    writer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "transfers-1"})
+    settings = {"transactional.id": "transfers-1", "transaction.timeout.ms": 600_000}
+    writer = Producer({"bootstrap.servers": broker.bootstrap, **settings})
     writer.init_transactions()
     writer.begin_transaction()
     writer.produce("payments", b"debit", b"p-1", partition=0)

@@ -138,7 +138,10 @@ def serve(
             help="Use more cores: so many nodes here, started and stopped as one, with node ids and ports in a row.",
         ),
     ] = 1,
-    console: Annotated[bool, typer.Option("--console", help="Serve the web console, too, on 127.0.0.1:9645.")] = False,
+    console: Annotated[
+        bool,
+        typer.Option("--console", help="Serve the web console, too, on 127.0.0.1:9645 or BARNABAS_CONSOLE_LISTEN."),
+    ] = False,
 ) -> None:
     """Run a broker that Kafka clients can use, until Ctrl-C or SIGTERM."""
     from barnabas.cli import serve as serving

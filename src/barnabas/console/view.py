@@ -47,7 +47,9 @@ body { background: var(--ground); font-family: system-ui, Roboto, sans-serif; }
 .q-table__card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; box-shadow: none; }
 .q-table th { color: var(--soft); font-weight: 600; }
 .q-table td, .q-table th { border-color: var(--line) !important; }
-.body--dark .text-primary { color: #5eead4 !important; }
+.body--dark :is(.q-btn--outline, .q-btn--flat, .q-field, .q-toggle, .q-checkbox) {
+  --q-primary: #5eead4; --q-negative: #f87171; }
+.stretch { align-items: stretch; }
 .soft { color: var(--soft); }
 .mono { font-family: ui-monospace, 'DejaVu Sans Mono', monospace; font-size: .82rem; }
 .content { white-space: pre-wrap; overflow-wrap: anywhere; max-height: 45vh; overflow: auto; width: 100%;
@@ -143,7 +145,11 @@ class View:
         ui.page_title(f"{title} · Barnabas" if title else "Barnabas")
         mode = self.request.cookies.get("barnabas_look", "auto")
         ui.dark_mode({"dark": True, "light": False}.get(mode))
-        with ui.left_drawer(bordered=True, value=None).props("width=220 breakpoint=900").classes("q-pa-sm") as drawer:
+        with (
+            ui.left_drawer(bordered=True, value=False)
+            .props("show-if-above width=220 breakpoint=900")
+            .classes("q-pa-sm") as drawer
+        ):
             for path, name, icon in LINKS:
                 here = self.request.url.path
                 is_here = here == path or (path != "/" and here.startswith(path.rstrip("s")))

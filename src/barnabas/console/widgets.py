@@ -102,6 +102,7 @@ def show_points(
     made.options["xAxis"]["data"] = [times.clock(each) for each in at[::skip]]
     for series, values in zip(made.options["series"], columns, strict=True):
         series["data"] = [float(f"{value:.4g}") for value in values[::skip]]
+        series["showSymbol"] = longest == 1  # a line of one point is none
     made.update()
 
 

@@ -90,6 +90,7 @@ async def show(view: View) -> None:
         ui.button("Clear", icon="clear_all", on_click=clear).props("outline no-caps")
     said = ui.label("Waiting for messages").classes("soft")
     table = widgets.table(COLUMNS, [], key="id").props("data-is=messages")
+    table.props('no-data-label="Nothing has been written since this page was opened; what is written now appears here"')
     may_write = view.may("write", topic.allowed) and not topic.is_internal
 
     async def open_one(event: events.GenericEventArguments) -> None:
