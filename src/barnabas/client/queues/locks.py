@@ -107,7 +107,14 @@ class Locks:
         """The locks to renew now, marked as sent."""
         return self._mark([lock for lock in self._held.values() if self._is_to_renew(lock) and lock.renew_at <= now])
 
-    def settle_acks(self, locks: Iterable[Lock], *, now: float, refused: frozenset[Place], retried: frozenset[Place] = frozenset()) -> None:
+    def settle_acks(
+        self,
+        locks: Iterable[Lock],
+        *,
+        now: float,
+        refused: frozenset[Place],
+        retried: frozenset[Place] = frozenset(),
+    ) -> None:
         """Apply the answer to acknowledgements: per partition all of them hold, or none does."""
         by_place = _by_place(locks)
         for place, group in by_place.items():

@@ -204,7 +204,7 @@ class _Crew:
                 self._handler(job)
         except LockLost as error:
             _log.warning("%s", error)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises, its job is released and others go on
+        except Exception as error:  # whatever a handler raises, its job is released and the others go on
             self._on_error(job, error)
         else:
             with self._guard:
