@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from barnabas.client.processing import Processed as Processed
     from barnabas.client.producers import Delivery as Delivery
     from barnabas.client.producers import Sent as Sent
+    from barnabas.client.queues.job import Job as Job
+    from barnabas.client.queues.job import LockLost as LockLost
+    from barnabas.client.queues.queue import Queue as Queue
     from barnabas.client.rewindable import TransactionalReader as TransactionalReader
     from barnabas.client.scram import LoginFailed as LoginFailed
     from barnabas.client.security import TlsFailed as TlsFailed
@@ -57,7 +60,9 @@ __all__ = [
     "GroupInfo",
     "GroupMember",
     "HangingTransaction",
+    "Job",
     "KeysMove",
+    "LockLost",
     "LoginFailed",
     "Message",
     "OffsetChange",
@@ -66,6 +71,7 @@ __all__ = [
     "PartitionInfo",
     "PartitionLag",
     "Processed",
+    "Queue",
     "RecordNotFound",
     "RecordPlace",
     "Refused",
@@ -110,6 +116,9 @@ _HOMES: Final = {
     "Processed": "barnabas.client.processing",
     "Delivery": "barnabas.client.producers",
     "Sent": "barnabas.client.producers",
+    "Job": "barnabas.client.queues.job",
+    "LockLost": "barnabas.client.queues.job",
+    "Queue": "barnabas.client.queues.queue",
     "TransactionalReader": "barnabas.client.rewindable",
     "LoginFailed": "barnabas.client.scram",
     "TlsFailed": "barnabas.client.security",

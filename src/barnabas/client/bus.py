@@ -6,8 +6,10 @@ its own consumer, to be used by one thread.
 A facade: a method for each verb of the client, documented here, so it is longer than the modules that do the work.
 """
 
+import functools
 import threading
 import uuid
+import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -54,6 +56,9 @@ from barnabas.core.model import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.client.acl_admin import AclAdmin
+    from barnabas.client.queues.admin import QueueAdmin
+    from barnabas.client.queues.job import Job
+    from barnabas.client.queues.queue import AckMode, Queue
     from barnabas.client.quota_admin import QuotaAdmin
     from barnabas.client.share_groups import ShareGroups
     from barnabas.client.transaction_admin import TransactionAdmin
@@ -100,6 +105,7 @@ class Bus:
         self._getter = RecordGetter(self._settings.reading("committed"), self._known_topics)
         self._known_groups = Groups(admin, self._known_topics, self._getter, self._share_groups, timeout)
         self._transactions = TransactionalProducers(self._settings, self._pick_partition, timeout)
+        self._queues: weakref.WeakSet[Queue] = weakref.WeakSet()
 
     @property
     def bootstrap(self) -> str:
@@ -160,6 +166,8 @@ class Bus:
     def close(self, timeout: float | None = _CLOSE_S) -> None:
         """Deliver what was sent and close all connections; raises `DeliveryFailed` if something was not delivered."""
         try:
+            for queue in list(self._queues):
+                queue.close()
             self._producers.close(timeout)
         finally:
             self._transactions.close()
@@ -438,6 +446,63 @@ class Bus:
         self._contact.make()
         wanted = arrow.Wanted(topic, partitions, start, end, level)
         return arrow.read_arrow(self._settings, wanted, columns)
+
+    # Queues
+
+    def queue(
+        self,
+        topics: str | Iterable[str],
+        *,
+        group: str,
+        ack: "AckMode" = "batched",
+        linger_ms: float = 10.0,
+        prefetch: int = 100,
+        max_hold: float = 3600.0,
+        timeout: float | None = None,
+    ) -> "Queue":
+        """Topics as a queue, as a member of a share group: each job goes to one of its members.
+
+        `for job in bus.queue("jobs", group="workers"): with job: ...` accepts a job when its block ends and releases it
+        if the block raises; `job.reject()` says that it can never be done. Its lock is renewed while the block runs,
+        for up to `max_hold` seconds. Ends after `timeout` seconds without a job, or never.
+
+        Acknowledgements are sent together, `linger_ms` after the first: a process that dies before has its job
+        delivered again. With `ack="sync"` a block ends when its acknowledgement is durable, and raises `LockLost` if
+        that failed. Jobs are fetched ahead no more than were finished in the last second, and at most `prefetch`.
+        """
+        from barnabas.client.queues.queue import Queue, QueueOptions  # noqa: PLC0415 - brings kio, for few
+
+        options = QueueOptions(ack, linger_ms, prefetch, max_hold, timeout)
+        names = [topics] if isinstance(topics, str) else list(topics)
+        for name in names:
+            self._topics.partition_ids(name)
+        queue = Queue(self._settings, names, group, options)
+        self._queues.add(queue)
+        return queue
+
+    def queue_worker(
+        self, topics: str | Iterable[str], *, group: str, workers: int = 1, **options: Any
+    ) -> "Callable[[Callable[[Job], object]], Callable[[], int]]":
+        """A decorator: the function that it makes of a handler calls it with every job, in `workers` threads, until the
+        bus is closed or `timeout` is over. `options` are those of `queue`.
+        """
+
+        def decorate(handler: "Callable[[Job], object]") -> Callable[[], int]:
+            @functools.wraps(handler)
+            def run() -> int:
+                return self.queue(topics, group=group, **options).run(handler, workers=workers)
+
+            return run
+
+        return decorate
+
+    @property
+    def queues(self) -> "QueueAdmin":
+        """The queues of the cluster: `stats`, `starts` and `purge`."""
+        from barnabas.client.queues.admin import QueueAdmin  # noqa: PLC0415 - brings kio, for few
+
+        self._contact.make()
+        return QueueAdmin(self._settings, self._known_topics, self._timeout)
 
     # Groups
 
