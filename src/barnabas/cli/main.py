@@ -41,6 +41,7 @@ from barnabas.cli import (
 )
 from barnabas.cli.client_config import add_client_option
 from barnabas.cli.cluster import commands as cluster
+from barnabas.cli.console import LISTEN_DEFAULT
 from barnabas.cli.console import console as console_command
 from barnabas.cli.format import format_
 from barnabas.cli.refusals import exit_code_of, say_refused
@@ -138,16 +139,24 @@ def serve(
             help="Use more cores: so many nodes here, started and stopped as one, with node ids and ports in a row.",
         ),
     ] = 1,
-    console: Annotated[
-        bool,
-        typer.Option("--console", help="Serve the web console, too, on 127.0.0.1:9645 or BARNABAS_CONSOLE_LISTEN."),
-    ] = False,
+    console: Annotated[bool, typer.Option("--console", help="Serve the web console, too.")] = False,
+    console_listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="The address of that console.")
+    ] = LISTEN_DEFAULT,
 ) -> None:
     """Run a broker that Kafka clients can use, until Ctrl-C or SIGTERM."""
     from barnabas.cli import serve as serving
 
     options = serving.ServeOptions(
-        config, data_dir, listen, advertise, node_id, rack, tuple(settings or ()), processes, console
+        config,
+        data_dir,
+        listen,
+        advertise,
+        node_id,
+        rack,
+        tuple(settings or ()),
+        processes,
+        console_listen if console else None,
     )
     try:
         serving.serve_with(options)
