@@ -41,7 +41,6 @@ from barnabas.cli import (
 )
 from barnabas.cli.client_config import add_client_option
 from barnabas.cli.cluster import commands as cluster
-from barnabas.cli.console import LISTEN_DEFAULT
 from barnabas.cli.console import console as console_command
 from barnabas.cli.format import format_
 from barnabas.cli.refusals import exit_code_of, say_refused
@@ -141,8 +140,8 @@ def serve(
     ] = 1,
     console: Annotated[bool, typer.Option("--console", help="Serve the web console, too.")] = False,
     console_listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="The address of that console.")
-    ] = LISTEN_DEFAULT,
+        str | None, typer.Option(metavar="HOST:PORT", help="The address of that console: 127.0.0.1:9645 if left out.")
+    ] = None,
 ) -> None:
     """Run a broker that Kafka clients can use, until Ctrl-C or SIGTERM."""
     from barnabas.cli import serve as serving
@@ -156,7 +155,8 @@ def serve(
         rack,
         tuple(settings or ()),
         processes,
-        console_listen if console else None,
+        console,
+        console_listen,
     )
     try:
         serving.serve_with(options)

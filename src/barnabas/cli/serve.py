@@ -32,6 +32,7 @@ from barnabas.services.settings.catalogue.logging_settings import JSON, parse_le
 from barnabas.services.settings.loggers import set_levels  # noqa: E402
 
 HTTP_DEFAULT = "127.0.0.1:9644"
+CONSOLE_DEFAULT = "127.0.0.1:9645"
 SWITCH_S = 0.001
 """How long a thread keeps the interpreter when another one wants it. Python's own 5 ms is what an acknowledgement would
 wait for when its sync begins, and again when it is done, while the loop is busy.
@@ -49,6 +50,7 @@ class ServeOptions(NamedTuple):
     rack: str | None = None
     settings: tuple[str, ...] = ()
     processes: int = 1
+    console: bool = False
     console_listen: str | None = None
 
     @classmethod
@@ -64,6 +66,8 @@ class ServeOptions(NamedTuple):
             rack=last.get("rack"),
             settings=tuple(given.get("settings", ())),
             processes=int(last.get("processes", 1)),
+            console="console" in last,
+            console_listen=last.get("console_listen"),
         )
 
 
@@ -90,7 +94,8 @@ def serve_with(options: ServeOptions) -> None:
         "broker.rack": options.rack,
     }
     given = {name: text for name, text in overrides.items() if text is not None}
-    serve(options.config, options.settings, given, processes=options.processes, console_listen=options.console_listen)
+    console = options.console_listen or CONSOLE_DEFAULT if options.console else None
+    serve(options.config, options.settings, given, processes=options.processes, console_listen=console)
 
 
 def serve(
