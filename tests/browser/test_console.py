@@ -85,9 +85,16 @@ def test_the_list_of_topics_says_who_lags(broker: EmbeddedBroker) -> None:
 
 def test_serve_starts_the_console_with_the_node_and_stops_it(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "barnabas.cli.main", "serve", "--console", "--data-dir", str(tmp_path)]
-    settings = ["--listen", "127.0.0.1:0", "--set", "http.listener=127.0.0.1:0"]
     port = free_port()
-    environment = {**os.environ, "BARNABAS_CONSOLE_LISTEN": f"127.0.0.1:{port}"}
+    settings = [
+        "--listen",
+        "127.0.0.1:0",
+        "--set",
+        "http.listener=127.0.0.1:0",
+        "--console-listen",
+        f"127.0.0.1:{port}",
+    ]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("NICEGUI", "PYTEST"))}
     with subprocess.Popen(command + settings, stdout=subprocess.PIPE, env=environment, text=True) as node:
         assert node.stdout is not None
         try:

@@ -1,12 +1,11 @@
 """The console that `barnabas serve --console` runs beside its node: a process that is started and stopped with it."""
 
 import logging
-import os
 import subprocess
 import sys
 from typing import Final
 
-from barnabas.cli.console import LISTEN_DEFAULT, address_of, check_installed
+from barnabas.cli.console import address_of, check_installed
 from barnabas.node import Node
 
 STOP_S: Final = 5.0
@@ -15,10 +14,10 @@ STOP_S: Final = 5.0
 class ConsoleProcess:
     """The process; none until the node is ready."""
 
-    def __init__(self) -> None:
+    def __init__(self, listen: str) -> None:
         check_installed()
-        self._listen = os.environ.get("BARNABAS_CONSOLE_LISTEN", LISTEN_DEFAULT)
-        address_of(self._listen)  # refused before the node starts
+        address_of(listen)  # refused before the node starts
+        self._listen = listen
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, node: Node) -> None:

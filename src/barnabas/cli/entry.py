@@ -24,7 +24,10 @@ SERVE_OPTIONS: Final = {
     "--rack": "rack",
     "--set": "settings",
     "--processes": "processes",
+    "--console": "console",
+    "--console-listen": "console_listen",
 }
+FLAGS: Final = ("--console",)
 
 
 def main() -> None:
@@ -52,9 +55,9 @@ def plain_serve_options(arguments: Sequence[str]) -> dict[str, list[str]] | None
     for argument in rest:
         option, equals, value = argument.partition("=")
         name = SERVE_OPTIONS.get(option)
-        if name is None:
+        if name is None or (option in FLAGS and equals):
             return None
-        if not equals:
+        if not equals and option not in FLAGS:
             value = next(rest, "-")
             if value.startswith("-"):
                 return None

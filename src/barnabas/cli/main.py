@@ -138,16 +138,25 @@ def serve(
             help="Use more cores: so many nodes here, started and stopped as one, with node ids and ports in a row.",
         ),
     ] = 1,
-    console: Annotated[
-        bool,
-        typer.Option("--console", help="Serve the web console, too, on 127.0.0.1:9645 or BARNABAS_CONSOLE_LISTEN."),
-    ] = False,
+    console: Annotated[bool, typer.Option("--console", help="Serve the web console, too.")] = False,
+    console_listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="The address of that console: 127.0.0.1:9645 if left out.")
+    ] = None,
 ) -> None:
     """Run a broker that Kafka clients can use, until Ctrl-C or SIGTERM."""
     from barnabas.cli import serve as serving
 
     options = serving.ServeOptions(
-        config, data_dir, listen, advertise, node_id, rack, tuple(settings or ()), processes, console
+        config,
+        data_dir,
+        listen,
+        advertise,
+        node_id,
+        rack,
+        tuple(settings or ()),
+        processes,
+        console,
+        console_listen,
     )
     try:
         serving.serve_with(options)

@@ -32,6 +32,7 @@ from barnabas.services.settings.catalogue.logging_settings import JSON, parse_le
 from barnabas.services.settings.loggers import set_levels  # noqa: E402
 
 HTTP_DEFAULT = "127.0.0.1:9644"
+CONSOLE_DEFAULT = "127.0.0.1:9645"
 SWITCH_S = 0.001
 """How long a thread keeps the interpreter when another one wants it. Python's own 5 ms is what an acknowledgement would
 wait for when its sync begins, and again when it is done, while the loop is busy.
@@ -49,7 +50,8 @@ class ServeOptions(NamedTuple):
     rack: str | None = None
     settings: tuple[str, ...] = ()
     processes: int = 1
-    has_console: bool = False
+    console: bool = False
+    console_listen: str | None = None
 
     @classmethod
     def of_texts(cls, given: Mapping[str, Sequence[str]]) -> Self:
@@ -64,6 +66,8 @@ class ServeOptions(NamedTuple):
             rack=last.get("rack"),
             settings=tuple(given.get("settings", ())),
             processes=int(last.get("processes", 1)),
+            console="console" in last,
+            console_listen=last.get("console_listen"),
         )
 
 
@@ -90,7 +94,8 @@ def serve_with(options: ServeOptions) -> None:
         "broker.rack": options.rack,
     }
     given = {name: text for name, text in overrides.items() if text is not None}
-    serve(options.config, options.settings, given, processes=options.processes, has_console=options.has_console)
+    console = options.console_listen or CONSOLE_DEFAULT if options.console else None
+    serve(options.config, options.settings, given, processes=options.processes, console_listen=console)
 
 
 def serve(
@@ -99,7 +104,7 @@ def serve(
     overrides: Mapping[str, str],
     *,
     processes: int = 1,
-    has_console: bool = False,
+    console_listen: str | None = None,
 ) -> None:
     """Run a node, or several, with this configuration until SIGTERM or SIGINT."""
     logging.basicConfig(
@@ -122,23 +127,23 @@ def serve(
     if processes == 1:
         config = _with_http(config)
     if processes > 1:
-        if has_console:
+        if console_listen is not None:
             raise InvalidConfig(
                 "--console is for one node: with --processes run 'barnabas console --api URL' beside them"
             )
         from barnabas.cli.processes.serving import serve_processes
 
         serve_processes(config, processes, serve_node)
-    elif has_console:
-        _serve_with_console(config)
+    elif console_listen is not None:
+        _serve_with_console(config, console_listen)
     else:
         serve_node(config, _say_ready)
 
 
-def _serve_with_console(config: BrokerConfig) -> None:
+def _serve_with_console(config: BrokerConfig, listen: str) -> None:
     from barnabas.cli.console_process import ConsoleProcess
 
-    console = ConsoleProcess()
+    console = ConsoleProcess(listen)
 
     def begin(node: Node) -> None:
         _say_ready(node)

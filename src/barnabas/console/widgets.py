@@ -45,8 +45,8 @@ def title(text: str) -> None:
 
 def number(label: str, value: str, *, look: str = "", hint: str = "") -> ui.label:
     """A number in a card of its own; returns the label that shows it."""
-    with ui.column().classes("card gap-1").style("flex: 1 1 118px; min-width: 0"):
-        ui.label(label).classes("soft text-sm")
+    with ui.column().classes("card gap-1").style("flex: 1 1 118px; min-width: 0; padding: .8rem"):
+        ui.label(label).classes("soft").style("font-size: .8rem")
         shown = ui.label(value).classes(f"number {look}")
         if hint:
             ui.label(hint).classes("soft text-xs")

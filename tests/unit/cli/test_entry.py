@@ -36,6 +36,14 @@ def test_plain_options_are_read_without_the_command() -> None:
     )
 
 
+def test_the_console_is_a_flag_with_an_address_of_its_own() -> None:
+    given = plain_serve_options(["serve", "--console", "--console-listen", "127.0.0.1:1", "--rack", "r"])
+
+    assert given is not None
+    assert ServeOptions.of_texts(given) == ServeOptions(console=True, console_listen="127.0.0.1:1", rack="r")
+    assert plain_serve_options(["serve", "--console=yes"]) is None
+
+
 def test_the_last_of_a_repeated_option_counts() -> None:
     given = plain_serve_options(["serve", "--rack", "a", "--rack", "b"])
 

@@ -25,22 +25,22 @@ class FakeView:
     times = Times()
 
 
-def params(filters: list[str] | None = None, **query: str) -> dict[str, Any]:
+def params(query: dict[str, str], *filters: str) -> dict[str, Any]:
     view: Any = FakeView()
-    return search_params(query, filters or [], view)
+    return search_params(query, list(filters), view)
 
 
 def test_a_search_begins_with_the_newest_unless_the_address_says_otherwise() -> None:
-    assert params()["order"] == "newest"
-    assert params(**{"from": "offset"}, at="7", partition="0, 3") == {
+    assert params({})["order"] == "newest"
+    assert params({"from": "offset", "at": "7", "partition": "0, 3"}) == {
         "limit": "50",
         "budget_ms": "1000",
         "order": "oldest",
         "offset": "7",
         "partition": ["0", "3"],
     }
-    assert params(**{"from": "time"}, at="2023-11-14 22:13:20")["time"] == "1700000000000"
-    assert params(["value:eq:1"], key="k", uncommitted="1")["isolation"] == "read_uncommitted"
+    assert params({"from": "time", "at": "2023-11-14 22:13:20"})["time"] == "1700000000000"
+    assert params({"key": "k", "uncommitted": "1"}, "value:eq:1")["isolation"] == "read_uncommitted"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_search_begins_with_the_newest_unless_the_address_says_otherwise() -> 
 )
 def test_a_position_that_is_none_is_refused(query: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"whole number|is no time"):
-        params(**query)
+        params(query)
 
 
 def test_a_record_to_be_written() -> None:

@@ -67,7 +67,7 @@ class _Parts:
     """What of the page changes with the group."""
 
     def __init__(self, group: models.Group) -> None:
-        with ui.row().classes("w-full gap-3 stretch"):
+        with ui.row().classes("w-full gap-2 stretch"):
             self._state = widgets.number("State", "")
             self._members = widgets.number("Members", "")
             self._lag = widgets.number("Lag in records", "")

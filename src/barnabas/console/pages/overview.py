@@ -56,7 +56,7 @@ class _Health:
     """The numbers on top."""
 
     def __init__(self) -> None:
-        with ui.row().classes("w-full gap-3 stretch"):
+        with ui.row().classes("w-full gap-2 stretch"):
             self._well = widgets.number("Health", "")
             self._nodes = widgets.number("Nodes", "")
             self._controller = widgets.number("Controller", "")

@@ -39,7 +39,7 @@ async def show(view: View) -> None:
     path = f"/topics/{part(name)}"
     topic = await view.get(path, models.Topic)
     _top(view, topic)
-    with ui.row().classes("w-full gap-3 stretch"):
+    with ui.row().classes("w-full gap-2 stretch"):
         total = widgets.number("Offsets", showing.count(offsets_of(topic)))
         size = widgets.number("Size of the leaders", showing.size(size_of(topic)))
         widgets.number("Partitions", showing.count(len(topic.partitions)))
