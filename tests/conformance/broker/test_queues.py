@@ -1,10 +1,12 @@
 """`Bus.queue` on a broker with locks of one second: workers that share, fail, are slow, stop, and see it restart."""
 
 import itertools
+import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from tests.conformance.broker.conftest import TIMEOUT_S
 from tests.conformance.broker.served import ServedBroker
 
 LOCK_S = 1.0
+QUEUES = Path(__file__).parents[3] / "docs" / "queues.md"
 _numbers = itertools.count()
 
 MakeQueue = Callable[..., str]
@@ -241,9 +244,7 @@ def test_a_queue_that_is_left_has_no_member_and_can_be_purged(bus: Bus, make_que
     assert depth(bus, name) == 0
 
 
-def test_a_queue_goes_on_when_its_broker_restarts(
-    bus: Bus, make_queue: MakeQueue, queue_broker: ServedBroker
-) -> None:
+def test_a_queue_goes_on_when_its_broker_restarts(bus: Bus, make_queue: MakeQueue, queue_broker: ServedBroker) -> None:
     name = make_queue(20)
     done: Counter[int] = Counter()
     queue = bus.queue(name, group=name)
@@ -291,3 +292,16 @@ def test_what_makes_no_sense_is_refused(bus: Bus, make_queue: MakeQueue) -> None
         bus.queue(name, group="g").run(print, workers=0)
     with pytest.raises(BarnabasError):
         bus.queue(name, group="").take(timeout=TIMEOUT_S)
+
+
+def test_the_examples_of_the_documentation_run(
+    bus: Bus, make_queue: MakeQueue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    section = QUEUES.read_text().split("## `Bus.queue`\n", 1)[1].split("\n## ", 1)[0]
+    examples = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    assert len(examples) == 2
+    for example, said in zip(examples, ("doing {} for the 1 time", "done {}"), strict=True):
+        name = make_queue(3)
+        exec(example.replace('"jobs"', repr(name)).replace('"workers"', repr(name)), {"bus": bus})
+        assert sorted(capsys.readouterr().out.splitlines()) == [said.format(number) for number in range(3)]
+        assert depth(bus, name) == 0
