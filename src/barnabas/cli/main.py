@@ -32,6 +32,7 @@ from barnabas.cli import (
     output,
     pipeline,
     produce,
+    queue,
     quota,
     security,
     signals,
@@ -57,6 +58,7 @@ app = typer.Typer(
 app.add_typer(cluster.app)
 app.add_typer(topic.app)
 app.add_typer(group.app)
+app.add_typer(queue.app)
 app.add_typer(txn.app)
 app.add_typer(acl.app)
 app.add_typer(quota.app)

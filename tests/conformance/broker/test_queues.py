@@ -1,10 +1,15 @@
 """`Bus.queue` on a broker with locks of one second: workers that share, fail, are slow, stop, and see it restart."""
 
 import itertools
+import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +25,7 @@ from tests.conformance.broker.conftest import TIMEOUT_S
 from tests.conformance.broker.served import ServedBroker
 
 LOCK_S = 1.0
+QUEUES = Path(__file__).parents[3] / "docs" / "queues.md"
 _numbers = itertools.count()
 
 MakeQueue = Callable[..., str]
@@ -101,7 +107,7 @@ def test_many_workers_do_every_job_once(bus: Bus, make_queue: MakeQueue) -> None
     def handle(job: Job) -> None:
         done.append(int(job.value or b""))
         if len(done) == 500:
-            threading.Thread(target=queue.close).start()
+            queue.close()
 
     assert queue.run(handle, workers=8) == 500
     assert sorted(done) == list(range(500))
@@ -135,10 +141,10 @@ def test_a_job_whose_block_raises_comes_again_up_to_the_limit(bus: Bus, make_que
 def test_the_error_of_a_block_is_the_callers_and_the_job_is_released(bus: Bus, make_queue: MakeQueue) -> None:
     name = make_queue(1)
     with bus.queue(name, group=name, timeout=TIMEOUT_S) as queue:
-        with pytest.raises(ValueError, match="mine"):
-            for job in queue:
-                with job:
-                    raise ValueError("mine")
+        job = queue.take()
+        assert job is not None
+        with pytest.raises(ValueError, match="mine"), job:
+            raise ValueError("mine")
         again = queue.take()
         assert again is not None
         assert again.delivery_count == 2
@@ -241,9 +247,7 @@ def test_a_queue_that_is_left_has_no_member_and_can_be_purged(bus: Bus, make_que
     assert depth(bus, name) == 0
 
 
-def test_a_queue_goes_on_when_its_broker_restarts(
-    bus: Bus, make_queue: MakeQueue, queue_broker: ServedBroker
-) -> None:
+def test_a_queue_goes_on_when_its_broker_restarts(bus: Bus, make_queue: MakeQueue, queue_broker: ServedBroker) -> None:
     name = make_queue(20)
     done: Counter[int] = Counter()
     queue = bus.queue(name, group=name)
@@ -267,16 +271,63 @@ def test_a_queue_goes_on_when_its_broker_restarts(
     assert depth(bus, name) == 0
 
 
+def test_a_close_waits_for_the_handlers_that_are_at_work(bus: Bus, make_queue: MakeQueue) -> None:
+    name = make_queue(1)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def handle(job: Job) -> None:
+        begun.set()
+        assert may_end.wait(TIMEOUT_S)
+
+    queue = bus.queue(name, group=name)
+    running = threading.Thread(target=lambda: queue.run(handle, workers=2))
+    running.start()
+    assert begun.wait(TIMEOUT_S)
+    closing = threading.Thread(target=queue.close)
+    closing.start()
+    may_end.set()
+    closing.join(TIMEOUT_S)
+    running.join(TIMEOUT_S)
+    assert depth(bus, name) == 0
+
+
+def test_ctrl_c_ends_workers_after_their_jobs(queue_broker: ServedBroker, bus: Bus, make_queue: MakeQueue) -> None:
+    name = make_queue(2)
+    code = f"""
+import sys
+from barnabas.client import Bus
+
+def handle(job):
+    print(job.offset, flush=True)
+    sys.stdin.readline()
+
+try:
+    Bus({queue_broker.bootstrap!r}).queue({name!r}, group={name!r}).run(handle)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "0\n"
+        worker.send_signal(signal.SIGINT)
+        said, _ = worker.communicate("\n", timeout=TIMEOUT_S)
+    assert (worker.returncode, said.splitlines()[-1]) == (0, "interrupted")
+    assert depth(bus, name) == 2 - len(said.splitlines())
+    bus.queues.purge(name, name)  # it has left
+
+
 def test_decorated_handlers_are_run(bus: Bus, make_queue: MakeQueue) -> None:
     name = make_queue(4)
-    seen = []
+    seen: set[bytes | None] = set()
 
     @bus.queue_worker(name, group=name, workers=2, timeout=1.0)
     def work(job: Job) -> None:
-        seen.append(job.value)
+        seen.add(job.value)
 
     assert work() == 4
-    assert sorted(seen) == [b"0", b"1", b"2", b"3"]
+    assert seen == {b"0", b"1", b"2", b"3"}
 
 
 def test_what_makes_no_sense_is_refused(bus: Bus, make_queue: MakeQueue) -> None:
@@ -291,3 +342,16 @@ def test_what_makes_no_sense_is_refused(bus: Bus, make_queue: MakeQueue) -> None
         bus.queue(name, group="g").run(print, workers=0)
     with pytest.raises(BarnabasError):
         bus.queue(name, group="").take(timeout=TIMEOUT_S)
+
+
+def test_the_examples_of_the_documentation_run(
+    bus: Bus, make_queue: MakeQueue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    section = QUEUES.read_text().split("## `Bus.queue`\n", 1)[1].split("\n## ", 1)[0]
+    examples = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    assert len(examples) == 2
+    for example, said in zip(examples, ("doing {} for the 1 time", "done {}"), strict=True):
+        name = make_queue(3)
+        exec(example.replace('"jobs"', repr(name)).replace('"workers"', repr(name)), {"bus": bus})
+        assert sorted(capsys.readouterr().out.splitlines()) == [said.format(number) for number in range(3)]
+        assert depth(bus, name) == 0

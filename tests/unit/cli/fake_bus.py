@@ -1,15 +1,17 @@
 """A bus in memory for the commands to talk to: topics are lists of records, nothing is on a wire."""
 
 import warnings
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
+from uuid import UUID
 
 from barnabas.client import (
     GroupDetails,
     GroupInfo,
     GroupMember,
     HangingTransaction,
+    Job,
     KeysMove,
     Message,
     OffsetChange,
@@ -22,6 +24,8 @@ from barnabas.client import (
     TransactionDetails,
     TransactionInfo,
 )
+from barnabas.client.queues.admin import QueueStats
+from barnabas.client.queues.locks import Ack, Lock, Place
 from barnabas.core.errors import GroupIdNotFound, TopicExists, TransactionalIdNotFound, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import TimestampType
@@ -38,6 +42,29 @@ class FakeSent:
         return self._place
 
 
+class FakeQueue:
+    """Jobs of a list of records; what is said of them is noted by offset."""
+
+    def __init__(self, messages: list[Message], answers: dict[int, Ack]) -> None:
+        self._messages = messages
+        self._answers = answers
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def __iter__(self) -> Iterator[Job]:
+        for each in self._messages:
+            lock = Lock(Place(UUID(int=1), each.partition), each.offset, 0.0, 0.0, 0.0)
+            yield Job(each, 1, lock, self)
+
+    def answer(self, job: Job, lock: Lock, answer: Ack) -> None:
+        self._answers[job.offset] = answer
+
+
 class FakeBus:
     """As much of `barnabas.client.Bus` as the commands use."""
 
@@ -46,6 +73,7 @@ class FakeBus:
         self.configs: dict[str, dict[str, str]] = {}
         self.asked: dict[str, Any] = {}
         self.flush_count = 0
+        self.answers: dict[int, Ack] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -153,6 +181,26 @@ class FakeBus:
     def _check_group(self, name: str) -> None:
         if name != "billing":
             raise GroupIdNotFound(f"group {name!r} does not exist")
+
+    def queue(self, topic: str, **asked: Any) -> "FakeQueue":
+        self.asked = asked
+        return FakeQueue([message for log in self.logs[topic].values() for message in log], self.answers)
+
+    @property
+    def queues(self) -> Self:
+        return self
+
+    def stats(self, group: str) -> list[QueueStats]:
+        self._check_group(group)
+        return [QueueStats("orders", 0, 5, 8, 2), QueueStats("orders", 1, None, 8, None)]
+
+    def starts(self, group: str, topic: str) -> dict[int, int]:
+        return {each.partition: each.start_offset for each in self.stats(group) if each.start_offset is not None}
+
+    def purge(self, group: str, topic: str) -> dict[int, int]:
+        self._check_group(group)
+        self.asked = {"purged": (group, topic)}
+        return {0: 8, 1: 8}
 
     def transactions(self, **asked: Any) -> list[TransactionInfo]:
         self.asked = asked

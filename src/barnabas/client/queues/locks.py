@@ -129,9 +129,7 @@ class Locks:
                 else:
                     lock.is_suspect = True
 
-    def settle_renewals(
-        self, locks: Iterable[Lock], *, since: float, lock_s: float, refused: frozenset[Place]
-    ) -> None:
+    def settle_renewals(self, locks: Iterable[Lock], *, since: float, lock_s: float, refused: frozenset[Place]) -> None:
         """Apply the answer to renewals. A lock that cannot be renewed is good until it runs out."""
         for place, group in _by_place(locks).items():
             for lock in group:

@@ -98,7 +98,8 @@ class Membership:
     def close(self) -> None:
         """Leave the group, if its coordinator can be reached."""
         self._stop.set()
-        self._thread.join(_CLOSE_S)
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
         try:

@@ -6,6 +6,7 @@ Joins the group when the first job is asked for. May be used by several threads 
 import logging
 import threading
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -28,6 +29,7 @@ ACK_MODES: Final = ("batched", "sync")
 LINGER_MS: Final = 10.0
 PREFETCH: Final = 100
 MAX_HOLD_S: Final = 3600.0
+CLOSE_S: Final = 30.0
 _MAX_PREFETCH: Final = 2000
 _MAX_WORKERS: Final = 1000
 _TICK_S: Final = 0.5
@@ -69,6 +71,7 @@ class Queue:
         self._guard = threading.Lock()
         self._reader: JobReader | None = None
         self._membership: Membership | None = None
+        self._crew: _Crew | None = None
         self._is_closed = False
         self._is_entered = False
 
@@ -110,22 +113,35 @@ class Queue:
         """
         if not 1 <= workers <= _MAX_WORKERS:
             raise InvalidRequest(f"workers is {workers}; it must be from 1 to {_MAX_WORKERS}")
-        crew = _Crew(self, handler, on_error or _log_error)
+        with self._guard:
+            if self._crew is not None:
+                raise InvalidRequest("this queue has a handler already")
+            crew = self._crew = _Crew(self, handler, on_error or _log_error)
         try:
             return crew.run(workers)
         finally:
+            self._crew = None
             if not self._is_entered:
                 self.close()
 
-    def close(self) -> None:
-        """Release what is not finished and leave the group. Loops and handlers elsewhere end after their job."""
+    def stop(self) -> None:
+        """Hand out no more jobs: loops and handlers end after the one that they have."""
         with self._guard:
             self._is_closed = True
-            reader, membership = self._reader, self._membership
+            reader = self._reader
         if reader is not None:
-            reader.close()
-        if membership is not None:
-            membership.close()
+            reader.stop()
+
+    def close(self, timeout: float = CLOSE_S) -> None:
+        """Stop, wait up to `timeout` seconds for handlers that are at work, release the rest and leave the group."""
+        self.stop()
+        crew = self._crew
+        if crew is not None:
+            if crew.is_current():
+                return  # `run` closes when its handlers are done, of which this is one
+            crew.ended.wait(timeout)
+        if self._reader is not None and self._membership is not None:
+            _end(self._reader, self._membership)
 
     def _open(self) -> JobReader | None:
         with self._guard:
@@ -133,6 +149,8 @@ class Queue:
                 return None
             if self._reader is None:
                 self._reader, self._membership = self._start()
+                # Also of a queue that nobody closes, the jobs are released, at the latest when the process ends.
+                weakref.finalize(self, _end, self._reader, self._membership)
             return self._reader
 
     def _start(self) -> tuple[JobReader, Membership]:
@@ -156,6 +174,11 @@ class Queue:
         return reader, membership
 
 
+def _end(reader: JobReader, membership: Membership) -> None:
+    reader.close()
+    membership.close()
+
+
 class _Crew:
     """Threads that share a handler; they end when there are no more jobs, or one of them fails."""
 
@@ -164,39 +187,46 @@ class _Crew:
         self._handler = handler
         self._on_error = on_error
         self._guard = threading.Lock()
-        self._stop = threading.Event()
         self._done_count = 0
         self._failures: list[BaseException] = []
+        self._threads: list[threading.Thread] = []
+        self.ended = threading.Event()
+
+    def is_current(self) -> bool:
+        """Whether one of these threads asks."""
+        return threading.current_thread() in self._threads
 
     def run(self, workers: int) -> int:
-        threads = [
+        self._threads = [
             threading.Thread(target=self._work, name=f"barnabas-worker-{number}", daemon=True)
             for number in range(workers)
         ]
-        for thread in threads:
+        for thread in self._threads:
             thread.start()
         try:
-            self._join(threads)
+            self._join()
         except BaseException:  # Ctrl-C: nobody begins another job, and those under way are waited for
-            self._stop.set()
-            self._join(threads)
+            self._queue.stop()
+            self._join()
             raise
+        finally:
+            self.ended.set()
         for failure in self._failures:
             raise failure
         return self._done_count
 
-    def _join(self, threads: list[threading.Thread]) -> None:
-        for thread in threads:
+    def _join(self) -> None:
+        for thread in self._threads:
             while thread.is_alive():  # in steps, so that a signal is heard
                 thread.join(_TICK_S)
 
     def _work(self) -> None:
         try:
-            while not self._stop.is_set() and (job := self._queue.take()) is not None:
+            while (job := self._queue.take()) is not None:
                 self._do(job)
         except BaseException as failure:  # of the queue or of `on_error`: it is the caller's
             self._failures.append(failure)
-            self._stop.set()
+            self._queue.stop()
 
     def _do(self, job: Job) -> None:
         try:

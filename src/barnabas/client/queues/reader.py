@@ -95,6 +95,7 @@ class JobReader:
         self._leaders: dict[Address, _Leader] = {}
         self._names: Mapping[UUID, str] = {}
         self._failure: BarnabasError | None = None
+        self._is_stopped = False  # nobody gets another job
         self._is_closing = False
         self._woken, self._waking = socket.socketpair()
         self._waking.setblocking(False)
@@ -128,10 +129,10 @@ class JobReader:
             self._wake()
             try:
                 while True:
-                    if self._is_closing:
+                    if self._is_stopped:
                         return None
-                    if self._buffer:
-                        return self._buffer.popleft()[0]
+                    if (job := self._next_job()) is not None:
+                        return job
                     if self._failure is not None:
                         raise self._failure
                     left = None if deadline is None else deadline - time.monotonic()
@@ -140,6 +141,20 @@ class JobReader:
                     self._changed.wait(_TICK_S if left is None else min(left, _TICK_S))
             finally:
                 self._waiting_count -= 1
+
+    def _next_job(self) -> Job | None:
+        """The first that is still this member's: this process may have been held up."""
+        while self._buffer:
+            job, lock = self._buffer.popleft()
+            if not lock.is_over and time.monotonic() < lock.expires_at:
+                return job
+        return None
+
+    def stop(self) -> None:
+        """Hand out no more jobs; those that are out can be answered."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
 
     def answer(self, job: Job, lock: Lock, answer: Ack) -> None:
         """Note what became of a job; in sync mode, wait until the broker has it."""
@@ -155,10 +170,10 @@ class JobReader:
     def close(self) -> None:
         """Release what is not finished, send all acknowledgements and end the sessions."""
         with self._changed:
-            self._is_closing = True
+            self._is_stopped = self._is_closing = True
             self._changed.notify_all()
         self._wake()
-        if self._thread.is_alive():
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(2 * _CLOSE_S)
 
     def _wait_settled(self, job: Job, lock: Lock) -> None:
@@ -186,6 +201,8 @@ class JobReader:
         except BarnabasError as error:
             self.fail(error)
         finally:
+            if not self._is_closing:  # a bug must not leave anybody waiting; if it failed before, that counts
+                self.fail(Unreachable(f"the queue of group {self._group!r} has stopped"))
             for leader in list(self._leaders.values()):
                 self._drop(leader)
             self._brokers.close()
