@@ -81,6 +81,7 @@ class NodeHttp:
         found = self._socket.getsockname()
         self.address = (found[0], found[1])
         self._basics.broker = lambda: self._broker
+        self._basics.is_api_coming = self._config.http.http_api_enable
         await self._plain.start(self._socket.dup(), self._tls)
 
     async def serve(
@@ -131,6 +132,7 @@ class NodeHttp:
             load = await context.broker.threads.background.run(_load_api)
         except ImportError as error:
             log.info("the API is not served: %s; pip install 'barnabas[http]'", error)
+            self._basics.is_api_coming = False
             return
         if self._socket is None:
             return

@@ -17,6 +17,9 @@ class Basics:
         self.broker: Callable[[], Broker | None] = lambda: None
         self.exposition: Exposition | None = None
         self.has_partitions = False
+        self.is_api_coming = False
+        """Whether the API will be served here in a moment: until then its paths are not there yet, rather than not
+        found, which a client would take for a topic that does not exist."""
 
     async def answer(self, path: str, query: Mapping[str, Sequence[str]], accept: str) -> PlainAnswer:
         """The answer for a path."""
@@ -32,5 +35,7 @@ class Basics:
             return PlainAnswer(200, OPEN_METRICS if form.is_open else TEXT, await self.exposition.text(form))
         if path == "/metrics":
             return PlainAnswer(503, JSON, b'{"message":"the node is starting"}')
+        if path.startswith("/api/") and self.is_api_coming:
+            return PlainAnswer(503, JSON, b'{"message":"the node is starting: try again in a moment"}')
         words = b'{"message":"there is nothing here; see /metrics, /healthz, /readyz, and /api/v1 where it is on"}'
         return PlainAnswer(404, JSON, words)

@@ -99,8 +99,8 @@ class PlainServer:
         refusal = self._hosts.refuse(headers.get("host"), headers.get("origin"))
         if refusal is not None:
             return PlainAnswer(403, JSON, b'{"message":"this address is not one of the node\'s"}'), method == "HEAD"
-        if method not in ("GET", "HEAD"):
-            return PlainAnswer(405, JSON, b'{"message":"only GET"}'), False
         url = urlsplit(target)
+        if method not in ("GET", "HEAD") and not url.path.startswith("/api/"):
+            return PlainAnswer(405, JSON, b'{"message":"only GET"}'), False
         answer = await self._answer(url.path, parse_qs(url.query, max_num_fields=20), headers.get("accept", ""))
         return answer, method == "HEAD"
