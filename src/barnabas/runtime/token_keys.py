@@ -7,10 +7,8 @@ how often the issuer is asked. While they cannot be fetched the old ones are use
 
 import asyncio
 import json
-import urllib.request
 from pathlib import Path
 from typing import Any, Final
-from urllib.error import URLError
 from urllib.parse import urlsplit
 
 from barnabas.core.errors import InvalidConfig, SaslAuthenticationFailed
@@ -69,7 +67,7 @@ class TokenKeys:
             self._fetched_at = asyncio.get_running_loop().time()
             try:
                 self._keys = await self._fetches.run(self._read)
-            except (OSError, ValueError, URLError) as error:
+            except (OSError, ValueError) as error:
                 log.error("cannot fetch the keys of tokens from %s: %s", self._url, error)
 
     def _read(self) -> Any:
@@ -79,6 +77,8 @@ class TokenKeys:
         if self._path is not None:
             data = self._path.read_bytes()[: MAX_BYTES + 1]
         else:
+            import urllib.request  # noqa: PLC0415 - as above
+
             with urllib.request.urlopen(self._url, timeout=FETCH_TIMEOUT_S) as answer:
                 data = answer.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
