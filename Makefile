@@ -18,7 +18,7 @@ PYTHON_IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test quick sim chaos kills scenarios differential demo check bench docs screens messages proto fmt clean distclean
+.PHONY: help setup test quick sim chaos kills scenarios differential demo check bench docs browser screens messages proto fmt clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -98,6 +98,9 @@ check: setup ## Formatting, lint, types and import contracts, in seconds
 
 bench: setup ## Measure against the limits and the peers
 	@$(VENV_PYTHON) -m bench $(ARGS)
+
+browser: setup ## Use the console in a real browser (needs chromium and chromedriver)
+	@TEST_BROWSER=1 $(VENV_PYTHON) -m pytest -ra tests/browser $(ARGS)
 
 screens: setup ## Take the pictures of the console in docs/images anew (needs chromium and chromedriver)
 	@$(VENV_PYTHON) -m tests.browser.screens docs/images

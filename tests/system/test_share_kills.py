@@ -1,5 +1,4 @@
-"""Real processes: members of a share group work off jobs while the nodes of the cluster are killed. Some are stock
-clients, one is a queue of the SDK.
+"""Real processes: members of a share group work off jobs while the nodes of the cluster are killed.
 
 What a member was told is acknowledged is never delivered again, and every job is delivered.
 
@@ -18,11 +17,10 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 import barnabas
-from barnabas.client import Bus, Job
 
 KILLS: Final = int(os.environ.get("SHARE_KILLS", "1"))
 JOBS: Final = int(os.environ.get("SHARE_JOBS", "600"))
-WORKERS: Final = 2
+WORKERS: Final = 3
 PATIENCE_S: Final = 120
 QUIET: Final = {"log_level": 0}
 LOCK_S: Final = 3
@@ -86,25 +84,6 @@ class Worker(threading.Thread):
                 self._history.acknowledge(by_partition.pop(place.partition, []))
 
 
-class QueueWorker(threading.Thread):
-    """A member with a queue of the SDK, which knows of each job whether it is acknowledged."""
-
-    def __init__(self, bus: Bus, history: History) -> None:
-        super().__init__(daemon=True)
-        self._history = history
-        self.queue = bus.queue("jobs", group="workers", ack="sync")
-        self.done_count = 0
-
-    def run(self) -> None:
-        self.done_count = self.queue.run(self._handle, workers=4)
-
-    def _handle(self, job: Job) -> None:
-        number = int(job.value or b"")
-        self._history.deliver(number)
-        job.accept()  # raises if it is lost
-        self._history.acknowledge([number])
-
-
 def wait_for(what: str, condition: Any) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
@@ -135,9 +114,7 @@ def test_no_job_is_lost_and_none_that_was_acknowledged_comes_back_when_nodes_are
         prepare(cluster.bootstrap)
         history, is_over = History(), threading.Event()
         workers = [Worker(cluster.bootstrap, history, is_over) for _ in range(WORKERS)]
-        bus = Bus(cluster.bootstrap)
-        queue_worker = QueueWorker(bus, history)
-        for worker in (*workers, queue_worker):
+        for worker in workers:
             worker.start()
         producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
         for job in range(JOBS):
@@ -152,10 +129,8 @@ def test_no_job_is_lost_and_none_that_was_acknowledged_comes_back_when_nodes_are
         assert producer.flush(60) == 0
         wait_for("every job", lambda: len(history.acknowledged) >= JOBS)
         is_over.set()
-        bus.close()
-        for worker in (*workers, queue_worker):
+        for worker in workers:
             worker.join(PATIENCE_S)
-        assert queue_worker.done_count > 0
         assert sorted(history.delivered) == list(range(JOBS))
         assert history.again == []
         assert all(" ERROR " not in node.log for node in cluster.nodes)

@@ -19,7 +19,7 @@ from barnabas.client.queues.reader import JobReader, ReaderOptions
 from barnabas.client.settings import Settings
 from barnabas.core.errors import InvalidRequest
 
-_log = logging.getLogger("barnabas.queue")
+_log = logging.getLogger("barnabas.client.queue")
 
 AckMode: TypeAlias = Literal["batched", "sync"]
 Handler: TypeAlias = Callable[[Job], object]

@@ -28,7 +28,7 @@ from barnabas.client.queues.session import ShareSession
 from barnabas.core.errors import BarnabasError, CorruptRecord
 from barnabas.wire.apis import SHARE_ACKNOWLEDGE, SHARE_FETCH
 
-_log = logging.getLogger("barnabas.queue")
+_log = logging.getLogger("barnabas.client.queue")
 
 _IDLE_WAIT_MS: Final = 500
 _BUSY_WAIT_MS: Final = 50  # while jobs are out: what is said of them must not wait long for the fetch before it
@@ -183,7 +183,7 @@ class JobReader:
                 raise Unreachable(f"the acknowledgement of {job} was not answered")
             self._changed.wait(_TICK_S)
         if lock.is_lost:
-            raise LockLost(f"{job} was not acknowledged: its lock was lost, and it is delivered again")
+            raise LockLost(f"{job} may not be acknowledged: its lock was lost. If it is not, it is delivered again")
 
     def _wake(self) -> None:
         try:

@@ -8,6 +8,7 @@ wait: order is kept.
 As in Kafka, acks=0 gets no answer; if it is refused the connection is closed, which is all such a client can notice.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -159,10 +160,9 @@ class Producing:
         self, header: RequestHeader, session: Session, answers: Sequence[TopicAnswer]
     ) -> Sequence[NodeEndpoint]:
         """Say who leads what is refused because somebody else does; count what is refused."""
-        for _, _, partitions in answers:
-            for each in partitions:
-                if each.error_code:
-                    self._refusals[PRODUCE.name, each.error_code] += 1
+        codes = [each.error_code for _, _, partitions in answers for each in partitions if each.error_code]
+        for code, count in Counter(codes).items():
+            self._refusals[PRODUCE.name, code] += count
         if header.version < CURRENT_LEADERS_FROM:
             return ()
         topics = ((name or topic_id, partitions) for name, topic_id, partitions in answers)
