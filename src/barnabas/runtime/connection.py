@@ -123,6 +123,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, connections: "Connections", listener: str, *, is_counted: bool = False) -> None:
         self._all = connections
         self.is_counted = is_counted  # since before its TLS handshake
+        self.is_let_in = False
         self.listener = listener  # the name of the one that the client came through
         self._handler: Handler = cast("Handler", None)
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)

@@ -190,6 +190,7 @@ class Connections:
         if not connection.is_counted and not self.count(connection.peer):
             return False
         self.open[connection] = None
+        connection.is_let_in = True
         self.accepted += 1
         return True
 

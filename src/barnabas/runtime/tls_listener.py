@@ -89,17 +89,16 @@ class TlsListener:
             self._all.begin_handshake(self._name, peer, partial(self._all.loop.call_soon, task.cancel))
 
     async def _shake_hands(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        is_done = False
+        connection = Connection(self._all, self._name, is_counted=True)
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._all.loop.connect_accepted_socket(
-                lambda: Connection(self._all, self._name, is_counted=True),
+                lambda: connection,
                 accepted,
                 ssl=self._tls.server,
                 ssl_handshake_timeout=self._tls.config.handshake_timeout_s,
                 ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
             )
-            is_done = True
         except OSError as error:  # also what OpenSSL says, and that time is over
             reason = getattr(error, "reason", None) or str(error)
             level = logging.WARNING if reason else logging.INFO  # one that only sees whether somebody listens
@@ -111,7 +110,8 @@ class TlsListener:
                 extra={"kind": "TLS"},
             )
         finally:
-            self._all.end_handshake(self._name, peer, is_done=is_done)
+            # One that was let in is counted until it is lost, whatever became of the handshake's own task since.
+            self._all.end_handshake(self._name, peer, is_done=connection.is_let_in)
 
 
 def _bound(family: int, kind: int, protocol: int, address: Any) -> socket.socket:
