@@ -20,9 +20,8 @@ from barnabas.client.consuming import RecordGetter, Start
 from barnabas.client.contact import PATIENCE_S, Contact
 from barnabas.client.errors import DeliveryFailed
 from barnabas.client.group_infos import GroupDetails, GroupInfo, OffsetChange
-from barnabas.client.group_reading import MAX_POLL_RECORDS, MODES, GroupReader, Mode, read_group
+from barnabas.client.group_reading import MAX_POLL_RECORDS, Mode
 from barnabas.client.groups import Groups, To
-from barnabas.client.merging import merge_records
 from barnabas.client.message import HeadersLike, Message
 from barnabas.client.partitioning import RoundRobin
 from barnabas.client.processing import (
@@ -45,8 +44,9 @@ from barnabas.client.producers import (
     Sent,
     settings_for,
 )
-from barnabas.client.rewindable import RewindableReader, TransactionalReader
-from barnabas.client.settings import READ_COMMITTED, Consistency, Isolation, Settings, default_bootstrap
+from barnabas.client.readers import Readers, Reading, iterate
+from barnabas.client.rewindable import TransactionalReader
+from barnabas.client.settings import Consistency, Isolation, Settings, default_bootstrap
 from barnabas.client.topics import LATEST, TIMEOUT_S, TopicDetails, TopicInfo, Topics
 from barnabas.client.transaction_infos import HANGING_S, HangingTransaction, TransactionDetails, TransactionInfo
 from barnabas.client.transactions import TIMEOUT_S as TRANSACTION_TIMEOUT_S
@@ -98,6 +98,7 @@ class Bus:
         self._contact = Contact(self._settings, min(timeout, connect_timeout))
         admin = self._settings.admin()
         self._known_topics = Topics(admin, timeout)
+        self.readers = Readers(self._settings, self._contact, self._known_topics, timeout)
         self._producers = Producers(self._settings, self._delivery_of, self._known_topics.max_message_bytes)
         self._partition_counts: dict[str, int] = {}
         self._round_robin = RoundRobin(self._partition_count)
@@ -239,6 +240,29 @@ class Bus:
             topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
         )
 
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None = None,
+        partition: int | None = None,
+        headers: HeadersLike | None = None,
+        timestamp_ms: int | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> Sent | None:
+        """As `send`; None, with nothing done, if that would have to wait: for room in the queue, or to look at a topic
+        that nothing was sent to yet.
+        """
+        producer = self._producers.known_for(topic)
+        if producer is None:
+            return None
+        if partition is None:
+            partition = self._pick_partition(topic, partitioner)
+        return producer.send_nowait(
+            topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
+        )
+
     def flush(self, timeout: float | None = None) -> None:
         """Wait until all is delivered; raises `DeliveryFailed` if something since the last flush was not."""
         self._producers.flush(timeout)
@@ -304,7 +328,7 @@ class Bus:
         if until_end:
             ends = self._topics.offsets_of(consuming.pick_partitions(self._topics, sources, None), LATEST)
         processor = Processor(
-            self._rewinding(sources, name, "earliest", batch_size, None, instance),
+            self.readers.rewindable(Reading(topics=sources, max_poll_records=batch_size), name, instance),
             function,
             self._batch_delivery(sink, name, instance, exactly_once=exactly_once),
             batch_size=batch_size,
@@ -377,24 +401,23 @@ class Bus:
         At most once: records are committed before they are handed out. Transactional: only `Transaction.commit_offsets`
         commits. Closing it leaves the group at once.
         """
-        if group is not None:
-            if partitions is not None or timestamp_ms is not None or offset not in ("earliest", "latest"):
-                raise InvalidRequest("a group reads from its committed offsets; to change them see reset_group")
-            names = self._checked(topics, mode, max_poll_records)
-            if mode == "transactional":
-                rejoin = self._rewinding(
-                    names, group, str(offset), max_poll_records, isolation, consistency=consistency
-                )
-                return TransactionalReader(rejoin, until_end=until_end, max_records=max_records, timeout_s=timeout)
-            join = self._joining(names, group, mode, str(offset), max_poll_records, isolation, consistency)
-            return read_group(join, until_end=until_end, max_records=max_records, timeout_s=timeout)
-        level, settings = self._settings.isolation(isolation), self._settings.reading(consistency)
-        starts, ends = self._plan(
-            topics, partitions, offset, timestamp_ms, level, until_end=until_end, is_confirmed=consistency == "leader"
+        found = self.readers.open(
+            Reading(
+                topics=topics,
+                group=group,
+                mode=mode,
+                max_poll_records=max_poll_records,
+                partitions=partitions,
+                offset=offset,
+                timestamp_ms=timestamp_ms,
+                until_end=until_end,
+                max_records=max_records,
+                timeout=timeout,
+                isolation=isolation,
+                consistency=consistency,
+            )
         )
-        return consuming.read_records(
-            settings, starts, ends, max_records=max_records, timeout_s=timeout, isolation=level
-        )
+        return found if isinstance(found, TransactionalReader) else iterate(found)
 
     def get(self, topic: str, partition: int, offset: int, *, isolation: Isolation | None = None) -> Message:
         """One record by its offset; `RecordNotFound` if there is none, or its transaction is aborted or open."""
@@ -418,11 +441,18 @@ class Bus:
         Exact up to the current end; with `until_end=False` it goes on, in the order of what has arrived. `consistency`
         as for `consume`.
         """
-        level, settings = self._settings.isolation(isolation), self._settings.reading(consistency)
-        starts, ends = self._plan(
-            topics, partitions, offset, timestamp_ms, level, until_end=until_end, is_confirmed=consistency == "leader"
+        return self.readers.merge(
+            Reading(
+                topics=topics,
+                partitions=partitions,
+                offset=offset,
+                timestamp_ms=timestamp_ms,
+                until_end=until_end,
+                timeout=timeout,
+                isolation=isolation,
+                consistency=consistency,
+            )
         )
-        return merge_records(settings, starts, ends, timeout_s=timeout, isolation=level)
 
     def read_arrow(
         self,
@@ -538,62 +568,6 @@ class Bus:
         """Delete a group without members, and its offsets."""
         self._groups.delete(name)
 
-    def _checked(self, topics: str | Iterable[str], mode: str, max_poll_records: int) -> list[str]:
-        """The topics to read in a group, all of which exist."""
-        if mode not in MODES:
-            raise InvalidRequest(f"mode is {mode!r}; it may be {' or '.join(MODES)}")
-        if max_poll_records < 1:
-            raise InvalidRequest(f"max_poll_records is {max_poll_records}; it must be at least 1")
-        names = [topics] if isinstance(topics, str) else list(topics)
-        self._contact.make()
-        for name in names:
-            if not name.startswith("^"):  # a regular expression
-                self._topics.partition_ids(name)
-        return names
-
-    def _joining(
-        self,
-        topics: list[str],
-        group: str,
-        mode: Mode,
-        start: str,
-        max_poll_records: int,
-        isolation: Isolation | None,
-        consistency: Consistency | None,
-    ) -> Callable[[], GroupReader]:
-        level, settings = self._settings.isolation(isolation), self._settings.reading(consistency)
-        return lambda: GroupReader(
-            settings,
-            topics,
-            group,
-            mode=mode,
-            start=start,
-            max_poll_records=max_poll_records,
-            isolation=level,
-        )
-
-    def _rewinding(
-        self,
-        topics: list[str],
-        group: str,
-        start: str,
-        max_poll_records: int,
-        isolation: Isolation | None,
-        instance: str | None = None,
-        *,
-        consistency: Consistency | None = None,
-    ) -> Callable[[], RewindableReader]:
-        level, settings = self._settings.isolation(isolation), self._settings.reading(consistency)
-        return lambda: RewindableReader(
-            settings,
-            topics,
-            group,
-            start=start,
-            max_poll_records=max_poll_records,
-            isolation=level,
-            instance=instance,
-        )
-
     def _batch_delivery(self, sink: str, group: str, instance: str | None, *, exactly_once: bool) -> BatchDelivery:
         delivery = self._delivery_of(sink)
         if not exactly_once:
@@ -608,32 +582,6 @@ class Bus:
     def _pick_partition(self, topic: str, partitioner: Partitioner | None = None) -> int:
         in_turn = (partitioner or self._partitioner) == "round-robin"
         return self._round_robin.next_partition(topic) if in_turn else ANY_PARTITION
-
-    def _plan(
-        self,
-        topics: str | Iterable[str],
-        partitions: Sequence[int] | None,
-        offset: Start,
-        timestamp_ms: int | None,
-        isolation: Isolation,
-        *,
-        until_end: bool,
-        is_confirmed: bool = False,
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int] | None]:
-        """Where to start, and where to end if there is an end; refuses what does not exist. `is_confirmed`: the end is
-        that of leaders that are confirmed to lead.
-        """
-        names = [topics] if isinstance(topics, str) else list(topics)
-        picked = consuming.pick_partitions(self._topics, names, partitions)
-        committed = isolation == READ_COMMITTED
-        starts = consuming.resolve_start(self._topics, picked, offset, timestamp_ms, committed=committed)
-        if not until_end:
-            return starts, None
-        if is_confirmed:
-            from barnabas.client.confirming import confirmed_ends  # noqa: PLC0415 - brings kio, for few
-
-            return starts, confirmed_ends(self._settings, picked, committed=committed, timeout_s=self._timeout)
-        return starts, self._topics.offsets_of(picked, LATEST, committed=committed)
 
     def _delivery_of(self, topic: str) -> Delivery | None:
         """The `delivery.semantics` of a topic; read at its first send."""

@@ -5,7 +5,7 @@ Owns where reading starts, when it ends, and reading one record by its offset. R
 
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import confluent_kafka
@@ -156,37 +156,53 @@ class Deadline:
         return self._at is not None and time.monotonic() >= self._at
 
 
-def read_records(
-    settings: Settings,
-    starts: Mapping[TopicPartition, int],
-    ends: Mapping[TopicPartition, int] | None,
-    *,
-    max_records: int | None,
-    timeout_s: float | None,
-    isolation: Isolation = READ_COMMITTED,
-) -> Generator[Message, None, None]:
-    """Records as they arrive; up to `ends` if given, up to `max_records`, until none arrives for `timeout_s`."""
-    left = max_records
-    unfinished = _unfinished(starts, ends)
-    limits = {(key.topic, key.partition): end for key, end in (ends or {}).items()}
-    reader = AssignedReader(settings, starts, {} if ends is None else UP_TO_END, isolation)
-    deadline = Deadline(timeout_s)
-    try:
-        while unfinished and left != 0 and not deadline.has_passed():
-            records = reader.poll(_CHUNK if left is None else min(left, _CHUNK), deadline.wait_s())
-            for record in records:
-                if limits and record.offset + 1 >= limits[record.topic, record.partition]:
-                    unfinished.discard(TopicPartition(record.topic, record.partition))
-                    if record.offset >= limits[record.topic, record.partition]:
-                        continue
-                left = None if left is None else left - 1
-                yield record
-            if ends is not None:
-                unfinished -= reader.finished(ends)
-            if records:
-                deadline.start_over()
-    finally:
-        reader.close()
+class AssignedRecords:
+    """The records of given partitions, in chunks; up to `ends` if given, up to `max_records`, until none arrives for
+    `timeout_s`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int] | None,
+        *,
+        max_records: int | None,
+        timeout_s: float | None,
+        isolation: Isolation = READ_COMMITTED,
+    ) -> None:
+        self._ends = ends
+        self._left = max_records
+        self._unfinished = _unfinished(starts, ends)
+        self._reader = AssignedReader(settings, starts, {} if ends is None else UP_TO_END, isolation)
+        self._deadline = Deadline(timeout_s)
+        self.close = self._reader.close
+
+    def next_chunk(self) -> list[Message] | None:
+        """The next records, perhaps none yet; None when there will be no more."""
+        if not self._unfinished or self._left == 0 or self._deadline.has_passed():
+            return None
+        records = self._reader.poll(_CHUNK if self._left is None else min(self._left, _CHUNK), self._deadline.wait_s())
+        if not records and self._ends is None:
+            return records
+        if records:
+            self._deadline.start_over()
+        if self._ends is not None:
+            records = self._cut(records, self._ends)
+            self._unfinished -= self._reader.finished(self._ends)
+        self._left = None if self._left is None else self._left - len(records)
+        return records
+
+    def _cut(self, records: list[Message], ends: Mapping[TopicPartition, int]) -> list[Message]:
+        """Those before the end; partitions whose last one is among them are finished."""
+        kept = []
+        for record in records:
+            key = TopicPartition(record.topic, record.partition)
+            if record.offset + 1 >= ends[key]:
+                self._unfinished.discard(key)
+            if record.offset < ends[key]:
+                kept.append(record)
+        return kept
 
 
 def _unfinished(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int] | None) -> set[TopicPartition]:

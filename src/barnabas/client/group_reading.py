@@ -8,7 +8,7 @@ see `rewindable`.
 """
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import confluent_kafka
@@ -180,24 +180,30 @@ class GroupReader:
             self._processed.pop(key, None)
 
 
-def read_group(
-    open_reader: Callable[[], GroupReader], *, until_end: bool, max_records: int | None, timeout_s: float | None
-) -> Generator[Message, None, None]:
-    """Records as they arrive; up to the end of the assignment, `max_records`, or until none arrives for `timeout_s`."""
-    reader = open_reader()  # now, for what is never begun is never ended
-    left = max_records
-    deadline = Deadline(timeout_s)
-    try:
-        while left != 0 and not deadline.has_passed() and not (until_end and reader.is_at_end):
-            records = reader.next_chunk(left, deadline.wait_s())
-            for record in records:
-                yield record
-                reader.note_processed(record)
-            if records:
-                left = None if left is None else left - len(records)
-                deadline.start_over()
-    finally:
-        reader.close()
+class GroupRecords:
+    """The records of a member, in chunks; up to the end of its assignment, `max_records`, or until none arrives for
+    `timeout_s`.
+    """
+
+    def __init__(
+        self, reader: GroupReader, *, until_end: bool, max_records: int | None, timeout_s: float | None
+    ) -> None:
+        self._reader = reader
+        self._until_end = until_end
+        self._left = max_records
+        self._deadline = Deadline(timeout_s)
+        self.note_processed = reader.note_processed
+        self.close = reader.close
+
+    def next_chunk(self) -> list[Message] | None:
+        """The next records, perhaps none yet; None when there will be no more."""
+        if self._left == 0 or self._deadline.has_passed() or (self._until_end and self._reader.is_at_end):
+            return None
+        records = self._reader.next_chunk(self._left, self._deadline.wait_s())
+        if records:
+            self._left = None if self._left is None else self._left - len(records)
+            self._deadline.start_over()
+        return records
 
 
 def _ends_of(records: Sequence[Message]) -> dict[TopicPartition, int]:

@@ -161,20 +161,32 @@ class TransactionalReader(Generator[Message, None, None]):
         self._deadline = Deadline(timeout_s)
 
     def __next__(self) -> Message:
-        while not self._is_closed and self._left != 0:
-            reader = self._open()
-            if self._buffer:
-                record = self._buffer.popleft()
-                reader.note_handed_out(record)
-                self._uncommitted_count += 1
-                self._left = None if self._left is None else self._left - 1
-                return record
-            if self._deadline.has_passed() or (self._until_end and reader.is_at_end):
-                break
-            self._buffer.extend(reader.next_chunk(self._left, self._deadline.wait_s()))
-            if self._buffer:
-                self._deadline.start_over()
-        raise StopIteration
+        while (record := self.take()) is None:
+            if not self.fill():
+                raise StopIteration
+        return record
+
+    def fill(self) -> bool:
+        """Wait a moment for records; False when there will be no more."""
+        if self._is_closed or self._left == 0:
+            return False
+        reader = self._open()
+        if self._deadline.has_passed() or (self._until_end and reader.is_at_end):
+            return False
+        self._buffer.extend(reader.next_chunk(self._left, self._deadline.wait_s()))
+        if self._buffer:
+            self._deadline.start_over()
+        return True
+
+    def take(self) -> Message | None:
+        """The next of the records that are here; None if `fill` must be called first."""
+        if self._is_closed or not self._buffer:
+            return None
+        record = self._buffer.popleft()
+        self._open().note_handed_out(record)
+        self._uncommitted_count += 1
+        self._left = None if self._left is None else self._left - 1
+        return record
 
     def uncommitted(self) -> tuple[list[Any], Any]:
         """As `RewindableReader`."""
