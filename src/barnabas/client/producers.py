@@ -70,13 +70,14 @@ def settings_for(delivery: Delivery | None) -> dict[str, str]:
 class Sent:
     """A record being sent: `result()` waits for where it was written, or raises why it was not."""
 
-    __slots__ = ("_changed", "_error", "_place", "_topic")
+    __slots__ = ("_changed", "_error", "_on_done", "_place", "_topic")
 
     def __init__(self, topic: str, changed: threading.Condition) -> None:
         self._topic = topic
         self._changed = changed
         self._place: RecordPlace | None = None
         self._error: BarnabasError | None = None
+        self._on_done: Callable[[], None] | None = None
 
     def done(self) -> bool:
         return self._place is not None or self._error is not None
@@ -91,9 +92,19 @@ class Sent:
             raise Unreachable(f"record for topic {self._topic!r} was not acknowledged within {timeout} s")
         return self._place
 
+    def call_when_done(self, callback: Callable[[], None]) -> None:
+        """Call back, from any thread and without waiting there, once the outcome is known; one caller at a time."""
+        with self._changed:
+            if not self.done():
+                self._on_done = callback
+                return
+        callback()
+
     def settle(self, *, place: RecordPlace | None = None, error: BarnabasError | None = None) -> None:
         """Set the outcome of the record; its waiters are woken by the holder of the condition."""
         self._place, self._error = place, error
+        if self._on_done is not None:
+            self._on_done()
 
 
 class DeliveringProducer:
@@ -121,11 +132,7 @@ class DeliveringProducer:
         timestamp_ms: int | None,
     ) -> Sent:
         """Queue one record; waits while the queue is full."""
-        sent = Sent(topic, self._changed)
-        more: dict[str, Any] = {"headers": header_list(headers)} if headers else {}
-        if timestamp_ms is not None:
-            more["timestamp"] = timestamp_ms
-        more["on_delivery"] = lambda error, message: self._note(sent, error, message)
+        sent, more = self._prepare(topic, headers, timestamp_ms)
         has_looked = False
         while True:
             try:
@@ -134,15 +141,42 @@ class DeliveringProducer:
             except BufferError:
                 self._wait_for_room()
             except KafkaException as error:
-                if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
-                    raise RecordTooLarge(
-                        f"cannot send to topic {topic!r}: a record of {_size(key) + _size(value)} bytes "
-                        "is more than the message.max.bytes of this client"
-                    ) from None
                 if has_looked or error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
-                    raise _refusal(error.args[0], f"send to topic {topic!r}", partition) from None
+                    raise _send_refusal(error.args[0], topic, key, value, partition) from None
                 self._look_again(topic)
                 has_looked = True
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None,
+        partition: int,
+        headers: HeadersLike | None,
+        timestamp_ms: int | None,
+    ) -> Sent | None:
+        """As `send`; None, with nothing done, if that would have to wait."""
+        sent, more = self._prepare(topic, headers, timestamp_ms)
+        try:
+            self._producer.produce(topic, value, key, partition, **more)
+        except BufferError:
+            return None
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError._UNKNOWN_PARTITION:
+                return None
+            raise _send_refusal(error.args[0], topic, key, value, partition) from None
+        return sent
+
+    def _prepare(
+        self, topic: str, headers: HeadersLike | None, timestamp_ms: int | None
+    ) -> tuple[Sent, dict[str, Any]]:
+        sent = Sent(topic, self._changed)
+        more: dict[str, Any] = {"headers": header_list(headers)} if headers else {}
+        if timestamp_ms is not None:
+            more["timestamp"] = timestamp_ms
+        more["on_delivery"] = lambda error, message: self._note(sent, error, message)
+        return sent, more
 
     def flush(self, deadline: float | None) -> None:
         """Wait until no record is in flight; raises if any since the last flush was not delivered."""
@@ -262,6 +296,10 @@ class Producers:
                 self._by_delivery[delivery] = DeliveringProducer(handle, self._limit_of)
             return self._by_topic.setdefault(topic, self._by_delivery[delivery])
 
+    def known_for(self, topic: str) -> DeliveringProducer | None:
+        """The producer of a topic that was sent to before; None if it is not decided yet."""
+        return self._by_topic.get(topic)
+
     def forget(self, topic: str) -> None:
         """A topic was deleted: read its settings again if it is created again."""
         with self._lock:
@@ -304,6 +342,17 @@ def _place_of(message: Any) -> RecordPlace:
     return RecordPlace(
         message.topic(), message.partition(), NO_OFFSET if offset is None else offset, message.timestamp()[1]
     )
+
+
+def _send_refusal(
+    error: KafkaError, topic: str, key: bytes | str | None, value: bytes | str | None, partition: int
+) -> BarnabasError:
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return RecordTooLarge(
+            f"cannot send to topic {topic!r}: a record of {_size(key) + _size(value)} bytes "
+            "is more than the message.max.bytes of this client"
+        )
+    return _refusal(error, f"send to topic {topic!r}", partition)
 
 
 def _refusal(error: KafkaError, doing: str, partition: int) -> BarnabasError:

@@ -73,6 +73,23 @@ class Transaction:
         where = self._pick_partition(topic) if partition is None else partition
         return self._producer.send(topic, value, key=key, partition=where, headers=headers, timestamp_ms=timestamp_ms)
 
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None = None,
+        partition: int | None = None,
+        headers: HeadersLike | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Sent | None:
+        """As `send`; None, with nothing done, if that would have to wait."""
+        self._check_open()
+        where = self._pick_partition(topic) if partition is None else partition
+        return self._producer.send_nowait(
+            topic, value, key=key, partition=where, headers=headers, timestamp_ms=timestamp_ms
+        )
+
     def commit_offsets(self, reader: Any) -> None:
         """Commit, with this transaction, the offsets of what `reader` has returned by the end of the block.
 
@@ -118,8 +135,17 @@ class _TransactionalProducer:
             raise self._refusal(error.args[0], "begin a transaction") from None
 
     def send(self, topic: str, value: bytes | str | None, **more: Any) -> Sent:
-        try:
+        with self._sending():
             return self._delivering.send(topic, value, **more)
+
+    def send_nowait(self, topic: str, value: bytes | str | None, **more: Any) -> Sent | None:
+        with self._sending():
+            return self._delivering.send_nowait(topic, value, **more)
+
+    @contextlib.contextmanager
+    def _sending(self) -> Iterator[None]:
+        try:
+            yield
         except Refused as refusal:
             if refusal.code not in _BROKEN:
                 raise
