@@ -25,6 +25,7 @@ from typer.main import get_command
 
 from barnabas.cli import (
     acl,
+    config,
     consume,
     get,
     group,
@@ -57,6 +58,7 @@ app = typer.Typer(
 )
 app.add_typer(cluster.app)
 app.add_typer(topic.app)
+app.add_typer(config.app)
 app.add_typer(group.app)
 app.add_typer(queue.app)
 app.add_typer(txn.app)

@@ -56,6 +56,7 @@ from barnabas.core.model import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.client.acl_admin import AclAdmin
+    from barnabas.client.config_admin import ConfigAdmin
     from barnabas.client.queues.admin import QueueAdmin
     from barnabas.client.queues.job import Job
     from barnabas.client.queues.queue import AckMode, Queue
@@ -151,6 +152,14 @@ class Bus:
 
         self._contact.make()
         return QuotaAdmin(self._settings, self._timeout)
+
+    @property
+    def configs(self) -> "ConfigAdmin":
+        """The settings of topics, groups, brokers and loggers: `describe` and `alter`."""
+        from barnabas.client.config_admin import ConfigAdmin  # noqa: PLC0415 - brings kio, for few
+
+        self._contact.make()
+        return ConfigAdmin(self._settings, self._timeout)
 
     def __enter__(self) -> Self:
         return self

@@ -171,10 +171,14 @@ def test_a_transaction_commits_at_the_end_of_its_block_and_aborts_otherwise(brok
         async with bus.transaction("teller") as transaction:
             for number in range(3):
                 await transaction.send("told", str(number))
-        with pytest.raises(ZeroDivisionError):
+
+        async def failing() -> None:
             async with bus.transaction("teller") as transaction:
                 await transaction.send("told", "never")
                 raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await failing()
 
         async def cancelled() -> None:
             async with bus.transaction("teller") as transaction:
