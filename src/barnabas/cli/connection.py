@@ -5,7 +5,7 @@ Imports the SDK only when a bus is opened, so that `--help` is fast.
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -28,13 +28,13 @@ Bootstrap: TypeAlias = Annotated[
 ]
 
 
-def open_bus(bootstrap: str, timeout_s: float = 30.0) -> "Bus":
-    """Connect to the bus at these addresses; a broker has answered when this returns."""
+def open_bus(bootstrap: str, timeout_s: float = 30.0, config: Mapping[str, str] | None = None) -> "Bus":
+    """Connect to the bus at these addresses; a broker has answered when this returns. `config` is librdkafka's."""
     from barnabas.client import Bus
     from barnabas.client.contact import reach
 
     reach(bootstrap)
-    return Bus(bootstrap, client_id="barnabas-cli", timeout=timeout_s)
+    return Bus(bootstrap, client_id="barnabas-cli", timeout=timeout_s, config=config)
 
 
 @contextlib.contextmanager

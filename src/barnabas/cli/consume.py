@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import sys
+from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -26,6 +27,14 @@ def consume(  # noqa: PLR0913, PLR0917 - one for each option
     timestamp: Annotated[
         str | None,
         typer.Option(help="Start at this time: milliseconds since 1970, or ISO 8601 (local time without a zone)."),
+    ] = None,
+    last: Annotated[
+        int | None,
+        typer.Option(min=1, help="Only the newest so many records, in the order of their timestamps."),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(help="Stop at the first record of each partition at or after this time, or at the current end."),
     ] = None,
     max_records: Annotated[int | None, typer.Option("--max", min=0, help="Stop after this many records.")] = None,
     format_: Annotated[str, typer.Option("--format", "-f", help=FORMAT_HELP)] = r"%v\n",
@@ -59,8 +68,10 @@ def consume(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Print the records of a topic: new ones as they arrive, or the ones selected by the options."""
     if group is not None:
-        if partition or offset is not None or timestamp is not None or ordered:
-            raise typer.BadParameter("--group cannot be used with --partition, --offset, --timestamp or --ordered")
+        if partition or ordered or any(each is not None for each in (offset, timestamp, last, until)):
+            raise typer.BadParameter(
+                "--group cannot be used with --partition, --offset, --timestamp, --last, --until or --ordered"
+            )
         _consume_group(
             topic,
             bootstrap,
@@ -73,23 +84,29 @@ def consume(  # noqa: PLR0913, PLR0917 - one for each option
             render=render_option(format_),
         )
         return
-    start = _start(offset, from_beginning=from_beginning or until_end)
+    ends = until_end or last is not None or until is not None
+    start = _start(offset, from_beginning=from_beginning or ends)
     timestamp_ms = None if timestamp is None else parse_timestamp(timestamp)
-    if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
-        raise typer.BadParameter("give only one of --from-beginning, --offset and --timestamp")
+    if sum((from_beginning, offset is not None, timestamp is not None, last is not None)) > 1:
+        raise typer.BadParameter("give only one of --from-beginning, --offset, --timestamp and --last")
+    if last is not None and (max_records is not None or until is not None):
+        raise typer.BadParameter("--last cannot be used with --max or --until")
     render = render_option(format_)
     with output.quiet_end(), connection.open_bus(bootstrap) as bus:
-        read = bus.merge if ordered else bus.consume
+        read = bus.merge if ordered or last is not None else bus.consume
         records = read(
             topic,
             partitions=partition,
             offset=start,
             timestamp_ms=timestamp_ms,
-            until_end=until_end,
+            last=last,
+            until_end=ends,
+            until_ms=None if until is None else parse_timestamp(until, "--until"),
             isolation=isolation,
         )
         with contextlib.closing(records):
-            write_records(itertools.islice(records, max_records), render, at_once=not until_end)
+            picked = itertools.islice(records, max_records) if last is None else deque(records, last)
+            write_records(picked, render, at_once=not ends)
 
 
 def _consume_group(

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import typer
 
 from barnabas.cli import connection, output, signals
 from barnabas.cli.connection import DEFAULT_BOOTSTRAP, Bootstrap, Topic, parse_pairs
+from barnabas.cli.timestamps import parse_timestamp
 from barnabas.core.errors import InvalidRecord, RecordTooLarge
 
 if TYPE_CHECKING:
@@ -38,16 +39,32 @@ class Line:
     timestamp_ms: int | None = None
 
 
-def produce(
+def produce(  # noqa: PLR0913, PLR0917 - one for each option
     topic: Topic,
     files: Annotated[list[Path] | None, typer.Argument(help="Files to read; default: stdin.")] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     key_separator: Annotated[
         str | None, typer.Option(help="What separates the key from the value; a line without it has no key.")
     ] = None,
+    key: Annotated[str | None, typer.Option(help="The key of every record.")] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="Send every record to this partition.")] = None,
     header: Annotated[
         list[str] | None, typer.Option(help="A header for every record, NAME=VALUE (repeatable).")
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(help="The time of every record: milliseconds since 1970, or ISO 8601. Default: now."),
+    ] = None,
+    compression: Annotated[
+        Literal["none", "gzip", "snappy", "lz4", "zstd"] | None,
+        typer.Option(metavar="CODEC", help="none, gzip, snappy, lz4 or zstd."),
+    ] = None,
+    acks: Annotated[
+        Literal["0", "1", "all"] | None,
+        typer.Option(
+            metavar="ACKS",
+            help="Who must have a record: all (in-sync replicas, the default), 1 (the leader) or 0 (nobody).",
+        ),
     ] = None,
     rate: Annotated[float | None, typer.Option(min=0.001, help="At most this many records per second.")] = None,
     as_json: Annotated[
@@ -57,13 +74,22 @@ def produce(
     """Send each line of stdin, or of files, as a record."""
     if as_json and key_separator is not None:
         raise typer.BadParameter("--json lines have their own keys: omit --key-separator")
+    if key is not None and (as_json or key_separator is not None):
+        raise typer.BadParameter("give only one of --key, --key-separator and --json")
     if key_separator == "":
         raise typer.BadParameter("must not be empty", param_hint="--key-separator")
     headers = tuple((name, value.encode()) for name, value in parse_pairs(header or [], "--header").items())
     parse = parse_json if as_json else _text_parser(key_separator)
+    every = Line(
+        None,
+        None if key is None else key.encode(),
+        partition,
+        headers,
+        None if timestamp is None else parse_timestamp(timestamp),
+    )
     _refuse_missing(files or [])
-    with connection.open_bus(bootstrap) as bus:
-        sender = _Sender(bus, topic, partition, headers, rate)
+    with connection.open_bus(bootstrap, config=_client_settings(compression, acks)) as bus:
+        sender = _Sender(bus, topic, every, rate)
         try:
             with _progress(files or []) as advance:
                 for number, line in enumerate(_lines(files or []), 1):
@@ -75,6 +101,13 @@ def produce(
         except KeyboardInterrupt:
             _end_early(bus, topic, is_typed=not files and sys.stdin.isatty())
     output.say(f"{_records(sender.count)} sent to {topic}")
+
+
+def _client_settings(compression: str | None, acks: str | None) -> dict[str, str]:
+    settings = {} if compression is None else {"compression.type": compression}
+    if acks is not None:
+        settings |= {"acks": acks, "enable.idempotence": "true" if acks == "all" else "false"}
+    return settings
 
 
 def _end_early(bus: "Bus", topic: str, *, is_typed: bool) -> None:
@@ -115,30 +148,27 @@ def _records(count: int) -> str:
 
 
 class _Sender:
-    """Sends lines, at most at the given rate, and stops early when deliveries fail."""
+    """Sends lines, at most at the given rate, and stops early when deliveries fail.
 
-    def __init__(
-        self,
-        bus: "Bus",
-        topic: str,
-        partition: int | None,
-        headers: tuple[tuple[str, bytes | None], ...],
-        rate: float | None,
-    ) -> None:
-        self._bus, self._topic, self._partition, self._headers, self._rate = bus, topic, partition, headers, rate
+    What `every` record has is given by options; the partition also where a line names another.
+    """
+
+    def __init__(self, bus: "Bus", topic: str, every: Line, rate: float | None) -> None:
+        self._bus, self._topic, self._every, self._rate = bus, topic, every, rate
         self._started = time.monotonic()
         self._probe: Any = None
         self.count = 0
 
     def send(self, line: Line) -> None:
         self._keep_rate()
+        every = self._every
         sent = self._bus.send(
             self._topic,
             line.value,
-            key=line.key,
-            partition=line.partition if self._partition is None else self._partition,
-            headers=self._headers + line.headers,
-            timestamp_ms=line.timestamp_ms,
+            key=line.key if every.key is None else every.key,
+            partition=line.partition if every.partition is None else every.partition,
+            headers=every.headers + line.headers,
+            timestamp_ms=line.timestamp_ms if every.timestamp_ms is None else every.timestamp_ms,
         )
         if self.count % _PROBE_EVERY == 0:
             if self._probe is not None and self._probe.done():

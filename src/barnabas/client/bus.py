@@ -387,7 +387,9 @@ class Bus:
         partitions: Sequence[int] | None = None,
         offset: Start = "earliest",
         timestamp_ms: int | None = None,
+        last: int | None = None,
         until_end: bool = False,
+        until_ms: int | None = None,
         max_records: int | None = None,
         timeout: float | None = None,
         isolation: Isolation | None = None,
@@ -395,10 +397,10 @@ class Bus:
     ) -> Generator[Message, None, None]:
         """Read records as they arrive, in order within each partition.
 
-        Starts at `offset` (a number, or one per partition), or with the first record at or after `timestamp_ms`.
-        Goes on forever, or up to the current end (`until_end`), or for `max_records`, or until no record came
-        for `timeout` seconds. Records of aborted and open transactions are left out, unless `isolation` is
-        "read_uncommitted".
+        Starts at `offset` (a number, or one per partition), with the first record at or after `timestamp_ms`, or with
+        the `last` so many offsets of each partition. Goes on forever, or up to the current end (`until_end`), or up to
+        the first record at or after `until_ms`, or for `max_records`, or until no record came for `timeout` seconds.
+        Records of aborted and open transactions are left out, unless `isolation` is "read_uncommitted".
 
         Records come from the leader ("committed"), or with `consistency` "any" from the replica in the same rack as
         this client (its setting `client.rack`, which is then the default), which may be a little behind. With "leader"
@@ -419,7 +421,9 @@ class Bus:
                 partitions=partitions,
                 offset=offset,
                 timestamp_ms=timestamp_ms,
+                last=last,
                 until_end=until_end,
+                until_ms=until_ms,
                 max_records=max_records,
                 timeout=timeout,
                 isolation=isolation,
@@ -440,7 +444,9 @@ class Bus:
         partitions: Sequence[int] | None = None,
         offset: Start = "earliest",
         timestamp_ms: int | None = None,
+        last: int | None = None,
         until_end: bool = True,
+        until_ms: int | None = None,
         timeout: float | None = None,
         isolation: Isolation | None = None,
         consistency: Consistency | None = None,
@@ -456,7 +462,9 @@ class Bus:
                 partitions=partitions,
                 offset=offset,
                 timestamp_ms=timestamp_ms,
+                last=last,
                 until_end=until_end,
+                until_ms=until_ms,
                 timeout=timeout,
                 isolation=isolation,
                 consistency=consistency,

@@ -16,7 +16,7 @@ from barnabas.client.merging import merge_records
 from barnabas.client.message import Message
 from barnabas.client.rewindable import RewindableReader, TransactionalReader
 from barnabas.client.settings import READ_COMMITTED, Consistency, Isolation, Settings
-from barnabas.client.topics import LATEST, Topics
+from barnabas.client.topics import EARLIEST, LATEST, Topics
 from barnabas.core.errors import InvalidRequest
 from barnabas.core.model import TopicPartition
 
@@ -35,7 +35,9 @@ class Reading:
     partitions: Sequence[int] | None = None
     offset: Start = "earliest"
     timestamp_ms: int | None = None
+    last: int | None = None
     until_end: bool = False
+    until_ms: int | None = None
     max_records: int | None = None
     timeout: float | None = None
     isolation: Isolation | None = None
@@ -106,6 +108,8 @@ class Readers:
         if (
             reading.partitions is not None
             or reading.timestamp_ms is not None
+            or reading.last is not None
+            or reading.until_ms is not None
             or reading.offset not in ("earliest", "latest")
         ):
             raise InvalidRequest("a group reads from its committed offsets; to change them see reset_group")
@@ -146,9 +150,16 @@ class Readers:
         """Where to start, and where to end if there is an end."""
         picked = consuming.pick_partitions(self._topics, reading.names, reading.partitions)
         committed = isolation == READ_COMMITTED
-        starts = consuming.resolve_start(
-            self._topics, picked, reading.offset, reading.timestamp_ms, committed=committed
-        )
+        if reading.last is None:
+            starts = consuming.resolve_start(
+                self._topics, picked, reading.offset, reading.timestamp_ms, committed=committed
+            )
+        else:
+            starts = self._last(picked, reading.last, committed=committed)
+        if reading.until_ms is not None:
+            found = self._topics.offsets_of(picked, reading.until_ms, committed=committed)
+            older = [key for key, at in found.items() if at < 0]  # nothing that new yet: all there is
+            return starts, found | self._topics.offsets_of(older, LATEST, committed=committed)
         if not reading.until_end:
             return starts, None
         if reading.consistency == "leader":
@@ -156,3 +167,11 @@ class Readers:
 
             return starts, confirmed_ends(self._settings, picked, committed=committed, timeout_s=self._timeout_s)
         return starts, self._topics.offsets_of(picked, LATEST, committed=committed)
+
+    def _last(self, picked: list[TopicPartition], count: int, *, committed: bool) -> dict[TopicPartition, int]:
+        """Where the last so many offsets of each partition begin."""
+        if count < 0:
+            raise InvalidRequest(f"last is {count}; it must be at least 0")
+        begins = self._topics.offsets_of(picked, EARLIEST)
+        ends = self._topics.offsets_of(picked, LATEST, committed=committed)
+        return {key: max(begins[key], ends[key] - count) for key in picked}

@@ -16,7 +16,7 @@ Barnabas: TypeAlias = Callable[..., int]
 def bus(monkeypatch: pytest.MonkeyPatch) -> FakeBus:
     """A bus that the commands find whatever address they are given."""
     fake = FakeBus()
-    monkeypatch.setattr(connection, "open_bus", lambda *_address: fake)
+    monkeypatch.setattr(connection, "open_bus", lambda *_address, **options: fake.note_opened(options))
     monkeypatch.setattr(connection, "why_slow", lambda _address: None)  # there is no cluster to ask
     return fake
 

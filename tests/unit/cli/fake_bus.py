@@ -49,6 +49,10 @@ class FakeQueue:
         self._messages = messages
         self._answers = answers
 
+    def note_opened(self, options: dict[str, Any]) -> Self:
+        self.options = options
+        return self
+
     def __enter__(self) -> Self:
         return self
 
@@ -72,8 +76,13 @@ class FakeBus:
         self.logs: dict[str, dict[int, list[Message]]] = {}
         self.configs: dict[str, dict[str, str]] = {}
         self.asked: dict[str, Any] = {}
+        self.options: dict[str, Any] = {}
         self.flush_count = 0
         self.answers: dict[int, Ack] = {}
+
+    def note_opened(self, options: dict[str, Any]) -> Self:
+        self.options = options
+        return self
 
     def __enter__(self) -> Self:
         return self

@@ -131,3 +131,30 @@ def test_completion_gives_names_and_fails_silently(orders: FakeBus, monkeypatch:
 def test_nobody_listening_is_said_at_once() -> None:
     with pytest.raises(Unreachable, match="barnabas serve"):
         connection.open_bus("127.0.0.1:1")
+
+
+def test_the_newest_records_come_in_the_order_of_time(
+    barnabas: Barnabas, bus: FakeBus, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus.create_topic("orders")
+    for number in range(5):
+        bus.send("orders", str(number).encode(), key=None, partition=0, headers=(), timestamp_ms=None)
+    assert barnabas("consume", "orders", "--last", "2") == 0
+    assert capsys.readouterr().out.split() == ["3", "4"]
+    assert (bus.asked["merge"], bus.asked["last"], bus.asked["until_end"]) == (True, 2, True)
+
+
+def test_reading_ends_at_a_time(barnabas: Barnabas, bus: FakeBus) -> None:
+    bus.create_topic("orders")
+    assert barnabas("consume", "orders", "--until", "5000") == 0
+    assert (bus.asked["until_ms"], bus.asked["offset"], bus.asked["until_end"]) == (5000, "earliest", True)
+
+
+@pytest.mark.parametrize(
+    "options", [("--last", "2", "--offset", "1"), ("--last", "2", "--max", "1"), ("--group", "g", "--until", "5")]
+)
+def test_ranges_that_contradict_each_other_are_usage_errors(
+    barnabas: Barnabas, bus: FakeBus, options: tuple[str, ...]
+) -> None:
+    bus.create_topic("orders")
+    assert barnabas("consume", "orders", *options) == 2

@@ -208,3 +208,17 @@ def test_a_question_that_is_not_answered_soon_says_whom_it_waits_for(
 
     assert barnabas("group", "list", "--bootstrap", "somewhere:1") == 0
     assert "waiting for an answer from somewhere:1" in capsys.readouterr().err
+
+
+def test_options_hold_for_every_record(
+    barnabas: Barnabas, bus: FakeBus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus.create_topic("orders")
+    (tmp_path / "lines").write_text("a\nb\n")
+    options = ("--key", "k", "--timestamp", "1234", "--compression", "zstd", "--acks", "1")
+    assert barnabas("produce", "orders", str(tmp_path / "lines"), *options) == 0
+    assert "2 records sent" in capsys.readouterr().out
+    assert [(each.key, each.timestamp_ms) for each in bus.logs["orders"][0]] == [(b"k", 1234)] * 2
+    assert bus.options["config"] == {"compression.type": "zstd", "acks": "1", "enable.idempotence": "false"}
+    assert barnabas("produce", "orders", "--key", "k", "--key-separator", ":") == 2
+    assert barnabas("produce", "orders", "--acks", "2") == 2
