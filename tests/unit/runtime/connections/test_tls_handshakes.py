@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import pytest
 import trustme
 
 from barnabas.runtime.connections import Connection, ConnectionLimits, Connections
@@ -25,16 +26,21 @@ class Ending(Handler):
         return self
 
 
-@asynccontextmanager
-async def serving_tls(file: Path) -> AsyncIterator[Server]:
+@pytest.fixture
+def keystore(tmp_path: Path) -> str:
     root = trustme.CA(key_type=trustme.KeyType.ECDSA)
     leaf = root.issue_cert("127.0.0.1", key_type=trustme.KeyType.ECDSA)
-    file.write_bytes(leaf.private_key_and_cert_chain_pem.bytes())
+    (tmp_path / "node.pem").write_bytes(leaf.private_key_and_cert_chain_pem.bytes())
+    return str(tmp_path / "node.pem")
+
+
+@asynccontextmanager
+async def serving_tls(keystore: str) -> AsyncIterator[Server]:
     async with asyncio.TaskGroup() as tasks:
         handler = Ending()
         connections = Connections(handler, ConnectionLimits(max_connections=1), tasks)
         handler.connections = connections
-        _, port = await connections.bind("127.0.0.1", 0, listener="SSL", tls=Tls(TlsConfig(keystore_file=str(file))))
+        _, port = await connections.bind("127.0.0.1", 0, listener="SSL", tls=Tls(TlsConfig(keystore_file=keystore)))
         await connections.serve()
         server = Server(handler, connections, port)
         try:
@@ -43,7 +49,7 @@ async def serving_tls(file: Path) -> AsyncIterator[Server]:
             await server.close()
 
 
-def test_one_whose_handshake_is_ended_after_it_was_let_in_is_counted_once(run: Run, tmp_path: Path) -> None:
+def test_one_whose_handshake_is_ended_after_it_was_let_in_is_counted_once(run: Run, keystore: str) -> None:
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
 
@@ -53,7 +59,7 @@ def test_one_whose_handshake_is_ended_after_it_was_let_in_is_counted_once(run: R
     async def scenario() -> None:
         problems: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
-        async with serving_tls(tmp_path / "node.pem") as server:
+        async with serving_tls(keystore) as server:
             connections = server.connections
             with suppress(OSError):
                 await (await connect(server)).wait_closed_by_server()
