@@ -74,24 +74,21 @@ def kafka_name(api: str) -> str:
 
 
 def count_refusals(refusals: Counter[tuple[str, int]], api: str, values: Mapping[str, Any]) -> None:
-    """Count the errors in an answer: its own, and those of its parts, as far as they are few."""
-    left = [MAX_COUNTED]
-    for code in _codes_in(values, left):
-        if code:
-            refusals[api, code] += 1
+    """Count the errors in an answer: its own, and those of its parts, as far as they are few.
 
-
-def _codes_in(values: Any, left: list[int]) -> Iterator[int]:
-    if isinstance(values, Mapping):
-        code = values.get("error_code")
-        if isinstance(code, int):
-            yield code
-        for each in values.values():
-            if isinstance(each, list):
-                yield from _codes_in(each, left)
-    elif isinstance(values, list):
-        for each in values:
-            if left[0] <= 0:
+    Done for every answer, so it looks for dicts and lists of dicts, which is what handlers make, and at nothing else.
+    """
+    if code := values.get("error_code"):
+        refusals[api, code] += 1
+    left = MAX_COUNTED
+    fields = [*values.values()]
+    for parts in fields:  # which grows meanwhile
+        if isinstance(parts, list) and parts and isinstance(parts[0], dict):
+            for part in parts[:left]:
+                if code := part.get("error_code"):
+                    refusals[api, code] += 1
+            left -= len(parts)
+            if left <= 0:
                 return
-            left[0] -= 1
-            yield from _codes_in(each, left)
+            for part in parts:
+                fields += part.values()
