@@ -18,7 +18,7 @@ PYTHON_IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test quick sim chaos kills scenarios differential demo check bench docs browser screens messages proto fmt clean distclean
+.PHONY: help setup test quick sim chaos kills scenarios differential java demo check bench docs browser screens messages proto fmt clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -86,6 +86,9 @@ scenarios: setup ## Play the transcripts of tests/scenarios and write down what 
 
 differential: setup ## Compare reads with those of Spark's own Kafka connector (its JARs come from Maven Central)
 	@TEST_DIFFERENTIAL=1 $(VENV_PYTHON) -m pytest -ra tests/spark/differential $(ARGS)
+
+java: setup ## Run Kafka's own clients and tools for Java, secured and in share groups (their JARs come from Maven Central)
+	@TEST_JAVA=1 $(VENV_PYTHON) -m pytest -ra tests/conformance/java $(ARGS)
 
 demo: setup ## See it work: a broker and a leader killed in the middle, a pipeline on Spark; every record accounted for
 	@$(VENV_PYTHON) -m barnabas.cli.main demo $(ARGS)

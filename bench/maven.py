@@ -1,7 +1,8 @@
-"""JARs from Maven Central, for what is compared with Barnabas: Spark's own Kafka connector, and Apache Kafka.
+"""JARs from Maven Central, for what Barnabas is compared and used with: Spark's own Kafka connector, and Apache Kafka.
 
-Kept in the directory of temporary files. BENCH_KAFKA_JARS may name the JARs of the connector, separated by commas, and
-KAFKA_BROKER_JARS the directory with those of a broker. Where neither these nor Maven are to be had, there are none.
+Kept in the directory of temporary files. BENCH_KAFKA_JARS may name the JARs of the connector, separated by commas,
+KAFKA_BROKER_JARS the directory with those of a broker, and KAFKA_TOOL_JARS the one with Kafka's clients and tools.
+Where neither these nor Maven are to be had, there are none.
 """
 
 import os
@@ -13,8 +14,10 @@ from pathlib import Path
 
 CONNECTOR_JARS = "BENCH_KAFKA_JARS"
 BROKER_JARS = "KAFKA_BROKER_JARS"
+TOOL_JARS = "KAFKA_TOOL_JARS"
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 KAFKA = "4.1.1"
+KAFKA_TOOLS = "4.3.0"
 # What Spark's own connector is made of, in the versions to try.
 _CONNECTOR = {
     "org.apache.spark:spark-sql-kafka-0-10_2.13": ("{spark}", "4.2.0", "4.1.1"),
@@ -49,16 +52,26 @@ def kafka_jars() -> list[Path]:
 
 def broker_jars() -> Path | None:
     """A directory with Apache Kafka's broker and all it needs; None if it is not to be had here."""
-    named = os.environ.get(BROKER_JARS)
+    return _with_dependencies(BROKER_JARS, f"kafka-{KAFKA}", ("kafka_2.13", KAFKA))
+
+
+def tool_jars(version: str = KAFKA_TOOLS) -> Path | None:
+    """A directory with Kafka's Java clients and its command line tools; None if they are not to be had here."""
+    return _with_dependencies(TOOL_JARS, f"kafka-tools-{version}", ("kafka_2.13", version), ("kafka-tools", version))
+
+
+def _with_dependencies(setting: str, name: str, *artifacts: tuple[str, str]) -> Path | None:
+    """A directory with these artifacts of Kafka and all they need: the one that the setting names, or from Maven."""
+    named = os.environ.get(setting)
     if named:
         return Path(named)
-    directory = _directory(f"kafka-{KAFKA}")
+    directory = _directory(name)
     jars = directory / "jars"
     if jars.is_dir():
         return jars
     if shutil.which("mvn") is None:
         return None
-    parts = [("org.apache.kafka", "kafka_2.13", KAFKA), ("org.slf4j", "slf4j-simple", "1.7.36")]
+    parts = [*(("org.apache.kafka", *each) for each in artifacts), ("org.slf4j", "slf4j-simple", "1.7.36")]
     directory.mkdir(parents=True, exist_ok=True)
     project = directory / "pom.xml"
     project.write_text(_PROJECT.format("".join(_DEPENDENCY.format(*each) for each in parts)))

@@ -159,6 +159,45 @@ def test_a_client_shows_a_certificate_that_is_trusted_and_has_a_rule(
                 ask(broker, context_of(certificates, certificate))
 
 
+def test_a_client_whose_handshake_is_refused_is_told_why(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By an alert. Java's clients fail upon one; where there is none they believe in the network, and try again."""
+    settings = {
+        "ssl_keystore_location": certificates.node(),
+        "ssl_truststore_location": certificates.root_file,
+        "ssl_client_auth": "required",
+    }
+    without_certificate, old_suite = context_of(certificates), context_of(certificates, certificates.client())
+    old_suite.maximum_version = ssl.TLSVersion.TLSv1_2
+    old_suite.set_ciphers("ECDHE-ECDSA-AES128-SHA:@SECLEVEL=0")
+    with running(**settings) as broker:
+        with pytest.raises(ssl.SSLError, match="(?i)certificate[_ ]required"):
+            ask(broker, without_certificate)
+        with pytest.raises(ssl.SSLError, match="(?i)handshake[_ ]failure"):
+            ask(broker, old_suite)
+        ask(broker, context_of(certificates, certificates.client())).close()
+    assert "its TLS handshake failed: PEER_DID_NOT_RETURN_A_CERTIFICATE" in caplog.text
+    assert "its TLS handshake failed: NO_SHARED_CIPHER" in caplog.text
+
+
+def test_a_client_that_stays_after_it_was_refused_is_closed_when_its_time_is_over(certificates: Certificates) -> None:
+    settings = {"ssl_keystore_location": certificates.node(), "ssl_handshake_timeout_ms": "300"}
+    with running(**settings) as broker:
+        host, _, port = broker.bootstrap_of("SSL").rpartition(":")
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = context_of(certificates)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers("ECDHE-ECDSA-AES128-SHA:@SECLEVEL=0")
+        with pytest.raises(ssl.SSLWantReadError):
+            context.wrap_bio(incoming, outgoing, server_hostname=host).do_handshake()
+        with socket.create_connection((host, int(port)), 10) as plain:
+            plain.sendall(outgoing.read())
+            assert plain.recv(100)[:1] == b"\x15"  # an alert
+            with suppress(ConnectionResetError):
+                assert plain.recv(100) == b""
+
+
 def test_a_certificate_that_is_only_requested_may_be_missing(certificates: Certificates) -> None:
     settings = {
         "ssl_keystore_location": certificates.node(),

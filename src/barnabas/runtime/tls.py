@@ -16,6 +16,7 @@ from typing import Final
 
 from barnabas.core.errors import InvalidConfig
 from barnabas.runtime.log_lines import get_logger
+from barnabas.runtime.tls_alerts import AlertingContext
 
 log = get_logger("barnabas.tls", is_limited=False)
 
@@ -103,7 +104,7 @@ def _stamps(files: Sequence[str]) -> list[tuple[int, int, int]]:
 
 
 def _server_context(config: TlsConfig) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
     _set_up(context, config)
     if not config.keystore_file and not config.certificate_chain:
         raise InvalidConfig(

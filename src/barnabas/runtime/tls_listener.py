@@ -7,6 +7,7 @@ as everybody else. It is accepted here, and not by the loop's own server, which 
 import asyncio
 import logging
 import socket
+import ssl
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.runtime.connection import Connection
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.tls import SHUTDOWN_TIMEOUT_S, Tls
+from barnabas.runtime.tls_alerts import REFUSED
 
 if TYPE_CHECKING:
     from barnabas.runtime.connections import Connections
@@ -90,6 +92,8 @@ class TlsListener:
 
     async def _shake_hands(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         connection = Connection(self._all, self._name, is_counted=True)
+        refused: list[ssl.SSLError] = []
+        REFUSED.set(refused)
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._all.loop.connect_accepted_socket(
@@ -100,7 +104,8 @@ class TlsListener:
                 ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
             )
         except OSError as error:  # also what OpenSSL says, and that time is over
-            reason = getattr(error, "reason", None) or str(error)
+            why = refused[0] if refused else error  # once refused, a client is often gone before it is closed
+            reason = getattr(why, "reason", None) or str(why)
             level = logging.WARNING if reason else logging.INFO  # one that only sees whether somebody listens
             log.log(
                 level,
