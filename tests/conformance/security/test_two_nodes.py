@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 import httpx
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin._acl import AclOperation
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
@@ -101,23 +102,29 @@ def _fill(secured: Secured) -> None:
     wanted = [NewTopic(name, 2, replica_assignment=placed) for name in ("orders", "hidden", "__consumer_offsets")]
     for outcome in admin.client.create_topics(wanted).values():
         outcome.result(TIMEOUT_S)
-    for user in ("ann", "bob"):
+    for user in ("ann", "bob", "ops"):
         admin.set_password(user)
+    for operation in (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS):
+        admin.allow("ops", operation, "kafka-cluster", ResourceType.BROKER)
+    admin.allow("ops", AclOperation.DESCRIBE, "payments", ResourceType.TRANSACTIONAL_ID)
+    gone = [f"gone-{node}-{number}" for node in (1, 2) for number in (0, 1)]
     for user in ("ann", "carol"):
         for operation in (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS):
             admin.allow(user, operation, "orders")
-        for group in ("billing-0", "billing-1", "streams"):
+        for group in ("billing-0", "billing-1", "streams", *gone):
             admin.allow(user, AclOperation.READ, group, ResourceType.GROUP)
             admin.allow(user, AclOperation.DELETE, group, ResourceType.GROUP)
     with Bus(secured.nodes[1].bootstrap_of("LOCAL"), timeout=TIMEOUT_S) as bus:
         for topic in ("orders", "hidden"):
             for partition in (0, 1):
                 bus.send(topic, b"first", partition=partition).result(TIMEOUT_S)
+    producer = Producer({"bootstrap.servers": secured.nodes[1].bootstrap_of("LOCAL"), "transactional.id": "payments"})
+    producer.init_transactions(TIMEOUT_S)
     with grpc_of(secured.nodes[1]) as stub:
-        for number in (0, 1):  # of groups that either node coordinates
-            assert _commit(stub, "ann", f"billing-{number}") is S.OK
+        for group in ("billing-0", "billing-1", *gone):  # of which each node coordinates some
+            assert _commit(stub, "ann", group) is S.OK
     for node in secured.nodes.values():  # a change counts on other nodes moments later
-        wait_until(lambda node=node: node.broker is not None and len(node.broker.image.acls) == 18)
+        wait_until(lambda node=node: node.broker is not None and len(node.broker.image.acls) == 37)
 
 
 def _commit(stub: Any, user: str, group: str) -> grpc.StatusCode:
@@ -169,6 +176,27 @@ def test_over_http_each_node_shows_and_changes_groups_as_acls_allow_whoever_coor
         assert http.get("/transactions", headers=bob).json()["transactions"] == []
         for path in ("/cluster", "/nodes", f"/nodes/{3 - node}/settings", "/connections"):
             assert http.get(path, headers=ann).status_code == 403
+
+
+@NODES
+def test_over_http_each_node_answers_those_who_may_for_the_whole_cluster(secured: Secured, node: int) -> None:
+    other = 3 - node
+    with http_of(secured.nodes[node]) as http:
+        ops, ann = log_in(http, "ops"), log_in(http, "ann")
+        nodes = http.get("/nodes", headers=ops).json()
+        assert [(each["node_id"], each["error"], each["size_bytes"] > 0) for each in nodes] == [
+            (1, None, True),
+            (2, None, True),
+        ]
+        settings = http.get(f"/nodes/{other}/settings", headers=ops)
+        assert settings.status_code == 200, settings.text
+        found = http.get("/transactions", headers=ops).json()
+        assert [each["transactional_id"] for each in found["transactions"]] == ["payments"]
+        assert found["errors"] == {}
+        assert http.get("/transactions/payments", headers=ops).status_code == 200
+        for number in (0, 1):
+            gone = http.delete(f"/groups/gone-{node}-{number}", headers=ann)
+            assert gone.status_code == 200, gone.text
 
 
 @NODES
