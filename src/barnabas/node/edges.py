@@ -4,6 +4,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from barnabas.core.errors import InvalidConfig
+from barnabas.edge.kafka.inside import Inside
+from barnabas.edge.kafka.server import KafkaServer
 from barnabas.services.broker import Broker
 from barnabas.services.settings.broker_config import BrokerConfig
 
@@ -20,7 +22,7 @@ class Edges:
         self.grpc_address: tuple[str, int] | None = None
         """Where gRPC is served, if it is."""
 
-    async def open(self, broker: Broker, tasks: asyncio.TaskGroup) -> None:
+    async def open(self, broker: Broker, kafka: KafkaServer, tasks: asyncio.TaskGroup) -> None:
         """Serve them, from now on."""
         if self._config.grpc.address is None:
             return
@@ -30,7 +32,7 @@ class Edges:
             raise InvalidConfig(
                 f"grpc.listener is set, but {missing.name} is not installed: pip install 'barnabas[grpc]'"
             ) from None
-        self._grpc = GrpcServer(broker, tasks)
+        self._grpc = GrpcServer(broker, tasks, Inside(kafka))
         self.grpc_address = await self._grpc.start()
         self._grpc.report(broker.metrics)
 

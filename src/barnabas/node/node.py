@@ -120,7 +120,7 @@ class Node:
                     await watch.look_now()  # before the first write, not a second after it
                     work += [tasks.create_task(watch.run()), *self._begin_work(broker, tasks)]
                     maintaining = tasks.create_task(maintenance.run())
-                    work += await self._let_clients_in(broker, connections)
+                    work += await self._let_clients_in(broker, server, connections)
                     self.broker = broker
                     await self.http.serve(broker, server, connections, tasks)
                     on_ready(self)
@@ -233,7 +233,9 @@ class Node:
             tasks.create_task(replicas.repairing.run()),
         ]
 
-    async def _let_clients_in(self, broker: Broker, connections: Connections) -> list[asyncio.Task[None]]:
+    async def _let_clients_in(
+        self, broker: Broker, server: KafkaServer, connections: Connections
+    ) -> list[asyncio.Task[None]]:
         """Serve clients, and have the controller send them here: from now on by heartbeats."""
         await connections.serve()
         if not self.config.quorum.is_broker:
@@ -243,9 +245,8 @@ class Node:
         broker.membership.ready()
         beating = connections.tasks.create_task(broker.membership.run())
         await self._unless_stopped(broker.membership.wait_unfenced())
-        await self.edges.open(
-            broker, connections.tasks
-        )  # last: they are large, and Kafka's port need not wait for them
+        # Last: they are large, and Kafka's port need not wait for them.
+        await self.edges.open(broker, server, connections.tasks)
         return [beating, *checking]
 
     def _check_addresses(

@@ -8,12 +8,15 @@ how often the issuer is asked. While they cannot be fetched the old ones are use
 import asyncio
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from barnabas.core.errors import InvalidConfig, SaslAuthenticationFailed
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.offload import Offload
+
+if TYPE_CHECKING:
+    from http.client import HTTPMessage
 
 log = get_logger("barnabas.authentication")
 
@@ -22,6 +25,7 @@ MAX_BYTES: Final = 1024 * 1024
 UNKNOWN_KEY_S: Final = 30.0
 FAILED_S: Final = 5.0
 """How soon keys are fetched again that could not be."""
+_PORTS: Final = {"http": 80, "https": 443}
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Signatures by a private key alone: with a shared one, whoever checks a token could make one."""
 
@@ -77,10 +81,7 @@ class TokenKeys:
         if self._path is not None:
             data = self._path.read_bytes()[: MAX_BYTES + 1]
         else:
-            import urllib.request  # noqa: PLC0415 - as above
-
-            with urllib.request.urlopen(self._url, timeout=FETCH_TIMEOUT_S) as answer:
-                data = answer.read(MAX_BYTES + 1)
+            data = _fetched(self._url)
         if len(data) > MAX_BYTES:
             raise ValueError(f"it has more than {MAX_BYTES} bytes")
         try:
@@ -101,6 +102,31 @@ def _file_of(url: str) -> Path | None:
             "change the keys can be anybody"
         )
     return None
+
+
+def _fetched(url: str) -> bytes:
+    """What is at an address of the network. A redirect is followed to the same server alone, and by the same scheme:
+    who can send us elsewhere, or to where others can answer, could choose the keys.
+    """
+    import urllib.request  # noqa: PLC0415 - few need it, and it takes long to import
+
+    class SameServer(urllib.request.HTTPRedirectHandler):
+        def redirect_request(
+            self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: "HTTPMessage", newurl: str
+        ) -> urllib.request.Request | None:
+            if _server_of(newurl) != _server_of(url):
+                raise ValueError(f"it is redirected to another server, {newurl!r}; name the address of the keys itself")
+            return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+    with urllib.request.build_opener(SameServer).open(url, timeout=FETCH_TIMEOUT_S) as answer:
+        data: bytes = answer.read(MAX_BYTES + 1)
+    return data
+
+
+def _server_of(url: str) -> tuple[str, str | None, int | None]:
+    """The scheme, the host and the port of an address."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
 
 
 def _claims(token: str, keys: Any) -> dict[str, Any] | None:

@@ -18,21 +18,20 @@ MAX_KEPT: Final = 50_000
 
 Key = tuple[Principal, str, str]
 
-_OF_NODES: Final = {
-    ResourceType.CLUSTER: (
-        Operation.CLUSTER_ACTION,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-    ),
+OF_NODES: Final = {
+    ResourceType.CLUSTER: (Operation.CLUSTER_ACTION, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS),
     ResourceType.TOPIC: (Operation.READ, Operation.DESCRIBE, Operation.WRITE),
     ResourceType.GROUP: (Operation.READ, Operation.DESCRIBE, Operation.DELETE),
     ResourceType.TRANSACTIONAL_ID: (Operation.DESCRIBE,),
 }
-"""What the nodes of the cluster may do: their work, creating the topics that groups and transactions need, reading what
-they have replicas of, to repair them; and what callers over HTTP and gRPC ask of one node, which has authorized them,
-and another one carries out.
+"""What the nodes of the cluster may do: their work; reading what they have replicas of, to repair them; and what callers
+over HTTP and gRPC ask of one node, which has authorized them, and another one carries out, since it leads a topic,
+coordinates a group or a transactional id, or has the settings and directories that are asked for. What changes the
+cluster is not in it: that goes to the controller in an envelope, in the caller's name.
+"""
+OF_NODES_THEMSELVES: Final = {ResourceType.CLUSTER: (Operation.CREATE,)}
+"""What a node may do that asks the controller for it in its own name, in an envelope: create the topics that groups and
+transactions need.
 """
 
 
@@ -76,7 +75,7 @@ class AclAuthorizer:
         verdict = self._kept[kind][operation].get(key)
         if verdict:
             return True
-        if session.is_node and operation in _OF_NODES.get(kind, ()):
+        if session.is_node and operation in (OF_NODES_THEMSELVES if session.is_forwarded else OF_NODES).get(kind, ()):
             return True
         if verdict is None:
             verdict = self._rules.allows(str(principal), host, operation, resource)

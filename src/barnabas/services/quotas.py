@@ -260,6 +260,15 @@ class Quotas:
     def _spend(self, allowance: Allowance, spent_s: float) -> None:
         allowance.take(spent_s, now_s=_now_s())
 
+    def measure_long(self, session: Session, do: Callable[[], T]) -> T:
+        """The same for work that goes on for long: in each of its steps it has the quota of then."""
+
+        def spend(spent_s: float) -> None:
+            if self.is_on:
+                self.take(session, REQUEST_PERCENTAGE, spent_s)
+
+        return measured(do, spend, seconds=self._seconds)
+
     def begin(self, session: Session) -> None:
         """A request begins: hold a client whose earlier ones took too much time."""
         allowance = self.of(session).time
@@ -282,6 +291,25 @@ class Quotas:
         delay_s = allowance.take(count, now_s=now_s)
         if not is_strict:
             self._hold(session, CONTROLLER_MUTATION_RATE, delay_s)
+
+    # For callers whose connection cannot be held: see `services.call_quotas`
+
+    def owed_s(self, session: Session, name: str) -> float:
+        """For how many seconds a client would have to wait for what it has used of a quota."""
+        allowance = self.of(session)[_PLACES[name]]
+        return 0.0 if allowance is None else allowance.delay_s(now_s=_now_s())
+
+    def take(self, session: Session, name: str, amount: float) -> None:
+        """A client has used so much."""
+        allowance = self.of(session)[_PLACES[name]]
+        if allowance is not None:
+            allowance.take(amount, now_s=_now_s())
+
+    def note_held(self, name: str, delay_s: float) -> None:
+        """A client is told to wait, or made to, for a quota."""
+        self._count(name, throttle_ms(delay_s))
+
+    # Connections
 
     def connect(self, ip: str) -> float:
         """A connection has come from an address: for how many seconds it is held, and then closed; 0: not at all."""
@@ -323,6 +351,10 @@ _KINDS: Final = {
     CONNECTION_CREATION_RATE: "connection",
 }
 """What metrics call them."""
+
+
+_PLACES: Final = {PRODUCER_BYTE_RATE: 0, CONSUMER_BYTE_RATE: 1, REQUEST_PERCENTAGE: 2, CONTROLLER_MUTATION_RATE: 3}
+"""Where an allowance is in `Allowances`."""
 
 
 def _now_s() -> float:

@@ -33,10 +33,15 @@ def _nobody(seconds: float) -> None:
     """A client that is not connected to this node cannot be held here."""
 
 
+def _always() -> None:
+    """A login that counts for as long as its connection."""
+
+
 class Session:
     """One client, for as long as it is connected."""
 
     __slots__ = (
+        "check_login",
         "client_id",
         "expires_at_ms",
         "is_for_controllers",
@@ -61,6 +66,7 @@ class Session:
         self.is_forwarded = False  # whether the client asked another node, which has checked what is its own to check
         self.is_node = False  # whether it has proved to be a node of this cluster
         self.expires_at_ms: int | None = None  # when its login ends, in wall time, for edges whose streams outlast it
+        self.check_login: Callable[[], None] = _always  # refuses one whose login has ended, for streams of those edges
         self.peer = peer
         self.local = local
         self.principal = ANONYMOUS

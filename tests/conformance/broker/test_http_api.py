@@ -489,6 +489,9 @@ class FakeLogin:
     async def by_token(self, token: str, *, peer: tuple[str, int]) -> Identity:
         raise NotAuthenticated(f"{peer} has no token, but {len(token)} characters")
 
+    def still_counts(self, identity: Identity) -> bool:
+        return identity.principal.name == "alice"
+
 
 def test_writing_and_exporting_can_be_off() -> None:
     settings = {"http.listener": "127.0.0.1:0", "http.write.enable": "false", "http.export.enable": "false"}

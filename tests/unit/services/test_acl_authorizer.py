@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.core.access.resources import CLUSTER, Operation, ResourceType, group, topic, transactional_id
+from barnabas.core.access.resources import CLUSTER, Operation, Resource, ResourceType, group, topic, transactional_id
 from barnabas.core.access.rules import Rules
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import AclRecord, MetadataRecord, RemoveAclRecord
@@ -65,15 +65,36 @@ def test_it_keeps_no_more_answers_than_it_may(monkeypatch: pytest.MonkeyPatch) -
     assert 0 < kept <= 10
 
 
-def test_a_node_may_do_what_nodes_do_and_who_has_its_name_may_not() -> None:
+OF_NODES = {
+    (Operation.CLUSTER_ACTION, CLUSTER),  # replicas, the quorum, markers of transactions, envelopes
+    (Operation.DESCRIBE, CLUSTER),  # for callers over HTTP: data directories, groups
+    (Operation.DESCRIBE_CONFIGS, CLUSTER),  # the settings of another node
+    (Operation.READ, topic("t")),  # repairing replicas; records, for callers
+    (Operation.DESCRIBE, topic("t")),  # offsets
+    (Operation.WRITE, topic("t")),  # records of callers
+    (Operation.READ, group("g")),  # members and commits over gRPC, resetting offsets
+    (Operation.DESCRIBE, group("g")),
+    (Operation.DELETE, group("g")),
+    (Operation.DESCRIBE, transactional_id("x")),
+}
+
+
+@pytest.mark.parametrize(
+    ("is_node", "is_forwarded", "allowed"),
+    [
+        (True, False, OF_NODES),
+        (True, True, {(Operation.CREATE, CLUSTER)}),  # what a node asks the controller for of its own accord
+        (False, False, set()),
+        (False, True, set()),
+    ],
+)
+def test_a_node_may_do_this_without_any_acl_and_nothing_else(
+    is_node: bool, is_forwarded: bool, allowed: set[tuple[Operation, Resource]]
+) -> None:
     authorizer = Metadata().authorizer
-    for _ in range(2):
-        for session, expected in ((client("n"), False), (client("n", is_node=True), True)):
-            assert authorizer.allows(session, Operation.CLUSTER_ACTION, CLUSTER) is expected
-            assert authorizer.allows(session, Operation.CREATE, CLUSTER) is expected
-            assert authorizer.allows(session, Operation.READ, topic("t")) is expected
-            assert authorizer.allows(session, Operation.WRITE, topic("t")) is expected
-            assert authorizer.allows(session, Operation.READ, group("g")) is expected
-            assert not authorizer.allows(session, Operation.ALTER, CLUSTER)
-            assert not authorizer.allows(session, Operation.ALTER_CONFIGS, topic("t"))
-            assert not authorizer.allows(session, Operation.WRITE, transactional_id("x"))
+    session = client("n", is_node=is_node)
+    session.is_forwarded = is_forwarded
+    resources = (CLUSTER, topic("t"), group("g"), transactional_id("x"), Resource(ResourceType.USER, "u"))
+    for _ in range(2):  # asked and answered before
+        found = {(each, to) for to in resources for each in Operation if authorizer.allows(session, each, to)}
+        assert found == allowed

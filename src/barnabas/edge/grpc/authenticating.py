@@ -26,6 +26,10 @@ class CallerLogin:
             raise Unauthenticated(str(refusal)) from None
         raise Unauthenticated("the metadata 'authorization' begins with neither Basic nor Bearer")
 
+    def still_counts(self, identity: Identity) -> bool:
+        """See `calls.Authenticator`."""
+        return self._callers.still_counts(identity)
+
 
 def read_basic(credentials: str) -> tuple[str, str]:
     """The user and the password of RFC 7617."""

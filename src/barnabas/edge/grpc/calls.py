@@ -4,8 +4,8 @@ Messages come and leave as bytes, so that a large one is read or written on a th
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote
 
@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from barnabas.core.access.certificates import MappingRule, user_of
 from barnabas.core.errors import BarnabasError, InvalidRequest
+from barnabas.core.metadata.records import MetadataRecord, RemoveScramCredentialRecord, ScramCredentialRecord
 from barnabas.edge.grpc.statuses import (
     TooManyCalls,
     Unauthenticated,
@@ -24,6 +25,7 @@ from barnabas.edge.grpc.statuses import (
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.offload import Offload
 from barnabas.services.authentication import Identity
+from barnabas.services.call_quotas import CallQuotas, Use, client_id_of
 from barnabas.services.session import Principal, Session
 
 LISTENER: Final = "GRPC"
@@ -32,8 +34,12 @@ LARGE_BYTES: Final = 64 * 1024
 """A larger message is read, or written, on a thread."""
 M = TypeVar("M", bound=Message)
 
+T = TypeVar("T")
+
 Unary = Callable[["Call", bytes], Awaitable[Message]]
-Streaming = Callable[["Call"], Awaitable[None]]
+Streaming = Callable[["Call"], Coroutine[Any, Any, None]]
+CLIENT_ID_KEY: Final = "barnabas-client-id"
+_OF_LOGINS: Final = (RemoveScramCredentialRecord, ScramCredentialRecord)
 
 
 class Authenticator(Protocol):
@@ -45,14 +51,19 @@ class Authenticator(Protocol):
         """
         ...
 
+    def still_counts(self, identity: Identity) -> bool:
+        """Whether somebody who has logged in would be let in again by the same."""
+        ...
+
 
 class Call:
     """One call: its client, and how to read from it and write to it."""
 
-    def __init__(self, context: Any, session: Session, offload: Offload) -> None:
+    def __init__(self, context: Any, session: Session, offload: Offload, quotas: CallQuotas) -> None:
         self._context = context
         self._offload = offload
         self.session = session
+        self.quotas = quotas
 
     @property
     def time_left_s(self) -> float | None:
@@ -82,6 +93,15 @@ class Call:
         data = await self._context.read()
         return None if data is grpc.aio.EOF else await self.parse(kind, data)
 
+    async def pace(self, use: Use, size: int = 0) -> None:
+        """Count bytes of a stream, and hold it while its caller is over a quota."""
+        self.quotas.count(self.session, use, size)
+        await self.quotas.wait_admitted(self.session, use)
+
+    async def measured(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Work of a stream in a task of its own, whose processor time counts for the caller's quota."""
+        return await self.quotas.measure_long(self.session, work)
+
     async def write(self, message: Message, *, is_large: bool = False) -> None:
         """Send a message; waits while the client does not read. `is_large`: worth a thread."""
         if is_large:
@@ -101,6 +121,7 @@ class Calls:
         uses_certificates: bool,
         max_streams: int,
         clock: Clock,
+        quotas: CallQuotas,
         rules: Sequence[MappingRule] = (),
     ) -> None:
         self._offload = offload
@@ -108,24 +129,44 @@ class Calls:
         self._uses_certificates = uses_certificates
         self._max_streams = max_streams
         self._clock = clock
+        self._quotas = quotas
         self._rules = rules
+        self._open: dict[Session, asyncio.Timeout] = {}
         self.streams = 0
 
-    def unary(self, method: Unary) -> Callable[[bytes, Any], Awaitable[bytes]]:
+    def unary(self, method: Unary, use: Use = Use.TIME) -> Callable[[bytes, Any], Awaitable[bytes]]:
         """A method with one request and one response."""
+        quotas = self._quotas
 
         async def handle(data: bytes, context: Any) -> bytes:
+            session: Session | None = None
             try:
-                call = Call(context, await self._session(context), self._offload)
-                response = await method(call, data)
-                if response.ByteSize() <= LARGE_BYTES:
+                session = await self._session(context)
+                quotas.admit(session, use)
+                if use is Use.PRODUCING:
+                    quotas.count(session, use, len(data))
+                call = Call(context, session, self._offload, quotas)
+                response = await quotas.measure(session, lambda: method(call, data))
+                size = response.ByteSize()
+                if use is Use.CONSUMING:
+                    quotas.count(session, use, size)
+                if size <= LARGE_BYTES:
                     return bytes(response.SerializeToString())
                 return bytes(await self._offload.run(response.SerializeToString))
             except BarnabasError as error:
-                await _abort(context, error)
+                await _abort(context, error, session)
                 raise AssertionError("abort raises") from error
 
         return handle
+
+    def apply(self, records: Sequence[MetadataRecord]) -> None:
+        """Follow the metadata: end the streams of users who are gone, or have another password."""
+        if self._open and any(isinstance(each, _OF_LOGINS) for each in records):
+            for session, limit in list(self._open.items()):
+                try:
+                    session.check_login()
+                except Unauthenticated:
+                    limit.reschedule(asyncio.get_running_loop().time())
 
     def streaming(self, method: Streaming) -> Callable[[Any, Any], Awaitable[None]]:
         """A method with a stream in each direction, or of responses alone: then `read` has the one request."""
@@ -137,7 +178,7 @@ class Calls:
             self.streams += 1
             try:
                 session = await self._session(context)
-                await self._run(method, Call(context, session, self._offload), session.expires_at_ms)
+                await self._run(method, Call(context, session, self._offload, self._quotas))
             except BarnabasError as error:
                 await _abort(context, error)
             except BaseExceptionGroup as group:
@@ -150,17 +191,23 @@ class Calls:
 
         return handle
 
-    async def _run(self, method: Streaming, call: Call, expires_at_ms: int | None) -> None:
-        """A stream, which ends with the token that it was opened by."""
-        left_s = None if expires_at_ms is None else max((expires_at_ms - self._clock.now_ms()) / 1000, 0)
+    async def _run(self, method: Streaming, call: Call) -> None:
+        """A stream, which ends with the login that it was opened by."""
+        session = call.session
+        ends_at_ms = session.expires_at_ms
+        left_s = None if ends_at_ms is None else max((ends_at_ms - self._clock.now_ms()) / 1000, 0)
         limit = asyncio.timeout(left_s)
         try:
             async with limit:
-                await method(call)
+                self._open[session] = limit
+                await call.measured(lambda: method(call))
         except TimeoutError:
             if not limit.expired():
                 raise
+            session.check_login()
             raise Unauthenticated("the token has expired; open the stream again with another") from None
+        finally:
+            self._open.pop(session, None)
 
     def watching(self, method: Callable[[Call, bytes], Awaitable[None]]) -> Callable[[bytes, Any], Awaitable[None]]:
         """A method with one request and a stream of responses."""
@@ -176,16 +223,22 @@ class Calls:
     async def _session(self, context: Any) -> Session:
         session = Session(listener=LISTENER, peer=_peer(context.peer()), local=("", 0))
         given = dict(context.invocation_metadata() or ())
-        session.client_id = str(given.get("user-agent", ""))[:200] or None
+        session.client_id = client_id_of(given.get(CLIENT_ID_KEY), given.get("user-agent"))
         authorization = given.get("authorization")
         if authorization is not None:
             identity = await self._authenticate(str(authorization), session.peer)
             session.principal, session.expires_at_ms = identity.principal, identity.expires_at_ms
+            session.check_login = partial(self._check_login, identity)
         elif self._uses_certificates:
             session.principal = self._certified(context.auth_context())
         elif self._authenticator is not None:
             raise Unauthenticated("send the metadata 'authorization: Basic ...' or 'authorization: Bearer ...'")
         return session
+
+    def _check_login(self, identity: Identity) -> None:
+        assert self._authenticator is not None
+        if not self._authenticator.still_counts(identity):
+            raise Unauthenticated("the user was deleted, or its password changed; open the stream again")
 
     def _certified(self, context: Mapping[str, Sequence[bytes]]) -> Principal:
         certificates = context.get("x509_pem_cert") or ()
@@ -235,8 +288,9 @@ def first_refusal(group: BaseExceptionGroup[BaseException]) -> BarnabasError | N
     return error
 
 
-async def _abort(context: Any, error: BarnabasError) -> None:
-    await context.abort(status_of(error), message_of(error), trailing_metadata=trailing_of(error))
+async def _abort(context: Any, error: BarnabasError, session: Session | None = None) -> None:
+    retry_ms = 0 if session is None else session.throttle_ms
+    await context.abort(status_of(error), message_of(error), trailing_metadata=trailing_of(error, retry_ms=retry_ms))
 
 
 async def pause(seconds: float) -> None:

@@ -26,12 +26,13 @@ from barnabas.edge.grpc.decoding import Decoded, decode_fetched, refusal_of_dama
 from barnabas.edge.grpc.encoding import size_of
 from barnabas.edge.grpc.member import Member
 from barnabas.edge.grpc.options import MAX_PARTITIONS, Beginning, Consuming, read_options
-from barnabas.edge.grpc.routing import PASSING, RETRY_S, Fetched, Routes
+from barnabas.edge.grpc.routing import MAX_FETCH_BYTES, PASSING, RETRY_S, Fetched, Routes
 from barnabas.edge.grpc.statuses import code_of, error_of
 from barnabas.edge.grpc.window import Window
 from barnabas.runtime.asking_brokers import AskedBroker
 from barnabas.runtime.peers import Peer
 from barnabas.runtime.turns import in_turns
+from barnabas.services.call_quotas import Use
 from barnabas.services.offsets import LATEST
 from barnabas.v1 import bus_pb2
 
@@ -121,11 +122,11 @@ class _Stream:
         """Serve until the client closes or everything is read."""
         if self._member is None:
             await self._begin()
-        work = [self._read()]
+        work: list[Callable[[], Coroutine[Any, Any, None]]] = [self._read]
         if self._member is not None:
-            work += [self._member.run(self), self._commit_regularly()]
+            work += [partial(self._member.run, self), self._commit_regularly]
         acks = asyncio.ensure_future(self._take_acks())
-        tasks = [asyncio.ensure_future(each) for each in work]
+        tasks = [asyncio.ensure_future(self._call.measured(each)) for each in work]
         try:
             waited = {acks, *tasks}
             while True:
@@ -281,7 +282,7 @@ class _Stream:
             for name in some:  # to the back, so that each has its turn
                 self._positions[name] = self._positions.pop(name)
             wait_ms = max(MAX_WAIT_MS * len(some) // len(names), 10)
-            task = asyncio.ensure_future(self._fetch(node_id, some, wait_ms))
+            task = asyncio.ensure_future(self._call.measured(partial(self._fetch, node_id, some, wait_ms)))
             self._fetching[node_id] = task
             task.add_done_callback(partial(self._end_fetch, node_id))
         return is_waiting
@@ -296,12 +297,13 @@ class _Stream:
 
     async def _fetch(self, node_id: int, wanted: dict[TopicPartition, int], wait_ms: int) -> None:
         routes, session, reading = self._routes, self._call.session, self._options.reading
+        most = self._call.quotas.most_to_consume(session, MAX_FETCH_BYTES)
         try:
             if routes.is_here(node_id):
-                found = await routes.fetch_here(session, wanted, reading, max_wait_ms=wait_ms)
+                found = await routes.fetch_here(session, wanted, reading, max_wait_ms=wait_ms, max_bytes=most)
             else:
                 asked = self._way(node_id)
-                found = await routes.fetch_there(asked, session, wanted, reading, max_wait_ms=wait_ms)
+                found = await routes.fetch_there(asked, session, wanted, reading, max_wait_ms=wait_ms, max_bytes=most)
         except PASSING:
             self._drop_way(node_id)
             await asyncio.sleep(RETRY_S)
@@ -391,6 +393,7 @@ class _Stream:
             await self._write(bus_pb2.ConsumeResponse(records=message), is_large=size > LARGE_BYTES)
             if self._options.is_automatic:
                 self._note_automatic(name, next_offset)
+            await self._call.pace(Use.CONSUMING, size)
 
     def _note_automatic(self, name: TopicPartition, next_offset: int) -> None:
         self._window.note_sent(name, next_offset=next_offset, records=0, size=0)

@@ -10,6 +10,8 @@ from contextlib import suppress
 from typing import Final, Protocol
 from uuid import UUID
 
+from barnabas.core.access.resources import Operation
+from barnabas.core.access.resources import group as group_of
 from barnabas.core.errors import BarnabasError, FencedMemberEpoch, StaleMemberEpoch, UnknownMemberId
 from barnabas.core.groups.consumer.messages import (
     JOIN_EPOCH,
@@ -62,6 +64,7 @@ class Member:
     async def run(self, reader: Reader) -> None:
         """Be a member, until this is cancelled."""
         while True:
+            self._broker.access.authorize(self._session, Operation.READ, group_of(self._group))
             try:
                 reply = await self._routes.heartbeat(self._heartbeat())
             except (UnknownMemberId, FencedMemberEpoch):

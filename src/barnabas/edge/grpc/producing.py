@@ -22,6 +22,7 @@ from barnabas.edge.grpc.encoding import MANY_RECORDS, MAX_RECORDS, NewBatch, cho
 from barnabas.edge.grpc.routing import PASSING, RETRY_S, Routes
 from barnabas.edge.grpc.statuses import error_of
 from barnabas.edge.grpc.tokens import Producer, resume
+from barnabas.services.call_quotas import Use
 from barnabas.services.produce import ACKS_ALL
 from barnabas.services.produce_round import Placed, ProduceRound
 from barnabas.services.session import Session
@@ -130,6 +131,9 @@ class Producing:
         if not self._broker.access.allows(session, Operation.CREATE, CLUSTER):
             self._broker.access.authorize_topic(session, Operation.CREATE, name)
         self._broker.topics.decide_new(NewTopic(name, -1, -1))  # refuse a name that no topic may have
+        if self._broker.quotas.is_on and (self._broker.link is None or self._broker.link.is_here):
+            # Elsewhere the controller counts.
+            self._broker.quotas.mutate(session, self._broker.live.current.num_partitions, is_strict=True)
         refused = await self._broker.topics.create_automatically([name], caller=session)
         for refusal in refused.values():
             raise refusal
@@ -300,11 +304,12 @@ class _ProduceStream:
 
     async def run(self, first: bus_pb2.ProduceStreamRequest) -> None:
         async with asyncio.TaskGroup() as tasks:
-            answering = tasks.create_task(self._answer())
+            answering = tasks.create_task(self._call.measured(self._answer))
             request: bus_pb2.ProduceStreamRequest | None = first
             while request is not None:
                 if request.records:
                     await self._take(request)
+                    await self._call.pace(Use.PRODUCING, request.ByteSize())  # no more is read meanwhile
                 request = await self._call.read(bus_pb2.ProduceStreamRequest)
                 if request is not None and request.HasField("options"):
                     raise InvalidRequest("only the first request of a stream may have options")

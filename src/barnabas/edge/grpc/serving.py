@@ -22,11 +22,12 @@ from barnabas.edge.grpc.consuming import Consumption
 from barnabas.edge.grpc.producing import Producing
 from barnabas.edge.grpc.routing import Routes
 from barnabas.edge.grpc.single import Single
-from barnabas.edge.grpc.topics import Administration
+from barnabas.edge.grpc.topics import Administration, Requests
 from barnabas.edge.grpc.watching import Watching
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.metrics import Metrics
 from barnabas.services.broker import Broker
+from barnabas.services.call_quotas import CallQuotas, Use
 from barnabas.services.settings.catalogue.grpc_settings import GrpcSettings
 from barnabas.v1 import bus_pb2
 
@@ -40,7 +41,7 @@ PING_MS: Final = 30_000
 class GrpcServer:
     """Serves `BusService`, its health and its reflection."""
 
-    def __init__(self, broker: Broker, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, broker: Broker, tasks: asyncio.TaskGroup, requests: Requests) -> None:
         """`tasks` has what streams that were cancelled leave to be done."""
         settings = broker.config.grpc
         self._settings = settings
@@ -52,11 +53,13 @@ class GrpcServer:
             uses_certificates=settings.grpc_tls_client_ca_file is not None,
             max_streams=settings.grpc_max_streams,
             clock=broker.clock,
+            quotas=CallQuotas(broker.quotas),
             rules=parse_mapping_rules(broker.config.security.ssl_principal_mapping_rules),
         )
+        broker.metadata.subscribe(self._calls.apply)
         self._health = HealthServicer()
         self._server: Any = grpc.aio.server(options=_options(settings), maximum_concurrent_rpcs=settings.grpc_max_calls)
-        self._add_service(Routes(broker))
+        self._add_service(Routes(broker), requests)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(
             (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME), self._server
@@ -97,15 +100,16 @@ class GrpcServer:
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    def _add_service(self, routes: Routes) -> None:
+    def _add_service(self, routes: Routes, requests: Requests) -> None:
         calls, producing, single = self._calls, Producing(routes), Single(routes)
-        topics, consumption, watching = Administration(routes), Consumption(routes, self._spawn), Watching(routes)
+        topics, watching = Administration(routes, requests), Watching(routes)
+        consumption = Consumption(routes, self._spawn)
         unary = grpc.unary_unary_rpc_method_handler
         handlers: dict[str, Any] = {
-            "Produce": unary(calls.unary(producing.produce)),
+            "Produce": unary(calls.unary(producing.produce, Use.PRODUCING)),
             "ProduceStream": grpc.stream_stream_rpc_method_handler(calls.streaming(producing.produce_stream)),
             "Consume": grpc.stream_stream_rpc_method_handler(calls.streaming(consumption.consume)),
-            "Get": unary(calls.unary(single.get)),
+            "Get": unary(calls.unary(single.get, Use.CONSUMING)),
             "Commit": unary(calls.unary(single.commit)),
             "CreateTopic": unary(calls.unary(topics.create)),
             "DeleteTopic": unary(calls.unary(topics.delete)),

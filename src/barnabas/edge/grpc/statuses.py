@@ -3,12 +3,17 @@
 from typing import Final
 
 import grpc
+from google.protobuf.any_pb2 import Any
+from google.protobuf.duration_pb2 import Duration
 
 from barnabas.core.errors import BarnabasError
 from barnabas.v1 import bus_pb2
 
 CODE_KEY: Final = "barnabas-kafka-code"
 NAME_KEY: Final = "barnabas-error"
+PUSHBACK_KEY: Final = "grpc-retry-pushback-ms"
+DETAILS_KEY: Final = "grpc-status-details-bin"
+RETRY_INFO: Final = "type.googleapis.com/google.rpc.RetryInfo"
 MAX_MESSAGE: Final = 500
 
 _S = grpc.StatusCode
@@ -65,9 +70,37 @@ def message_of(error: BarnabasError) -> str:
     return str(error)[:MAX_MESSAGE] or type(error).__name__
 
 
-def trailing_of(error: BarnabasError) -> tuple[tuple[str, str], ...]:
-    """The trailing metadata beside a status."""
-    return ((CODE_KEY, str(code_of(error))), (NAME_KEY, type(error).__name__))
+def trailing_of(error: BarnabasError, *, retry_ms: int = 0) -> tuple[tuple[str, str | bytes], ...]:
+    """The trailing metadata beside a status; `retry_ms`: how long the caller has to wait for a quota.
+
+    That is told twice: for the retries of gRPC itself, and for those who look into the details of a status.
+    """
+    trailing: tuple[tuple[str, str | bytes], ...] = (
+        (CODE_KEY, str(code_of(error))),
+        (NAME_KEY, type(error).__name__),
+    )
+    if retry_ms > 0 and status_of(error) is _S.RESOURCE_EXHAUSTED:
+        trailing += ((PUSHBACK_KEY, str(retry_ms)), (DETAILS_KEY, retry_details(error, retry_ms)))
+    return trailing
+
+
+def retry_details(error: BarnabasError, retry_ms: int) -> bytes:
+    """A google.rpc.Status with a google.rpc.RetryInfo, whose messages are in a package that is not needed otherwise."""
+    delay = Duration()
+    delay.FromMilliseconds(retry_ms)
+    info = Any(type_url=RETRY_INFO, value=_field(1, delay.SerializeToString()))
+    code = bytes((1 << 3, status_of(error).value[0]))
+    return code + _field(2, message_of(error).encode()) + _field(3, info.SerializeToString())
+
+
+def _field(number: int, data: bytes) -> bytes:
+    """A field of a message with a length, as protobuf writes it."""
+    length, head = len(data), bytearray((number << 3 | 2,))
+    while length > 0x7F:
+        head.append(length & 0x7F | 0x80)
+        length >>= 7
+    head.append(length)
+    return bytes(head) + data
 
 
 def error_of(error: BarnabasError) -> bus_pb2.Error:

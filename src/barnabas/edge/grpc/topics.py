@@ -1,18 +1,17 @@
 """CreateTopic, DeleteTopic, ListTopics, DescribeTopic and Watch.
 
-Only the active controller creates and deletes: this node if it is it, else it is asked in Kafka's words, and this node
-answers when it has applied the change.
+Only the active controller creates and deletes: it is asked in Kafka's words and in the caller's name, also if it is this
+node, which answers when it has applied the change.
 """
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import (
     BarnabasError,
     InvalidRequest,
-    PeerError,
     RequestTimedOut,
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
@@ -30,6 +29,7 @@ from barnabas.services.offsets import EARLIEST, LATEST
 from barnabas.services.session import Session
 from barnabas.v1 import bus_pb2
 from barnabas.wire.apis import CREATE_TOPICS, DELETE_TOPICS
+from barnabas.wire.writing import Values
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
 MAX_PAGE: Final = 1_000
@@ -37,21 +37,27 @@ _ASKED_AT_ONCE: Final = 16
 _DEFAULT: Final = -1  # a count that is left to the broker
 
 
+class Requests(Protocol):
+    """Has requests in Kafka's words carried out as if the client had sent them to the Kafka port."""
+
+    async def call(self, session: Session, api_key: int, values: Values) -> Any:
+        """The answer."""
+        ...
+
+
 class Administration:
     """Serves the calls about topics."""
 
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: Routes, requests: Requests) -> None:
         self._routes = routes
         self._broker = routes.broker
+        self._requests = requests
 
     async def create(self, call: Call, data: bytes) -> bus_pb2.CreateTopicResponse:
         """See the service."""
         request = await call.parse(bus_pb2.CreateTopicRequest, data)
         if request.partitions < 0 or request.replication_factor < 0:
             raise InvalidRequest("partitions and replication_factor must not be negative")
-        access, topics = self._broker.access, self._broker.topics
-        if not access.allows(call.session, Operation.CREATE, CLUSTER):
-            access.authorize_topic(call.session, Operation.CREATE, request.name)
         new = NewTopic(
             request.name,
             request.partitions or _DEFAULT,
@@ -59,25 +65,8 @@ class Administration:
             None,
             dict(request.configs),
         )
-        topics.check_new_partitions(topics.partition_count_of(new.partition_count, None))
         if request.validate_only:
-            created = topics.decide_new(new).reply
-            return _created(request.name, created)
-        timeout_ms = call.timeout_ms(request.timeout_ms, default_ms=DEFAULT_TIMEOUT_MS)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                if self._decides_here:
-                    return _created(request.name, await topics.create(new))
-                topics.decide_new(new)  # refused here if it can be
-                return await self._create_elsewhere(new, timeout_ms)
-        except TimeoutError:
-            raise RequestTimedOut(f"topic '{request.name}' was not created in time; it may be later") from None
-
-    @property
-    def _decides_here(self) -> bool:
-        return self._broker.link is None or self._broker.link.is_here
-
-    async def _create_elsewhere(self, new: NewTopic, timeout_ms: int) -> bus_pb2.CreateTopicResponse:
+            return self._validate(call.session, new)
         topic: dict[str, Any] = {
             "name": new.name,
             "num_partitions": new.partition_count,
@@ -85,54 +74,48 @@ class Administration:
             "assignments": [],
             "configs": [{"name": name, "value": value} for name, value in new.configs.items()],
         }
-        answer = await self._ask(CREATE_TOPICS.key, {"topics": [topic], "validate_only": False}, timeout_ms)
+        timeout_ms = call.timeout_ms(request.timeout_ms, default_ms=DEFAULT_TIMEOUT_MS)
+        answer = await self._ask(
+            call, CREATE_TOPICS.key, {"topics": [topic], "validate_only": False}, timeout_ms, "created"
+        )
         (created,) = answer.topics
         _check(created.error_code, created.error_message)
-        await self._wait(lambda: new.name in self._broker.image.topics)
+        made = self._broker.image.get_topic(new.name)  # who may not see its settings is not told how large it is
         return bus_pb2.CreateTopicResponse(
             name=new.name,
-            topic_id=self._broker.image.get_topic(new.name).topic_id.bytes,
-            partitions=int(created.num_partitions),
-            replication_factor=int(created.replication_factor),
+            topic_id=made.topic_id.bytes,
+            partitions=len(made.partitions),
+            replication_factor=made.replication_factor,
         )
+
+    def _validate(self, session: Session, new: NewTopic) -> bus_pb2.CreateTopicResponse:
+        access, topics = self._broker.access, self._broker.topics
+        if not access.allows_unnamed(session, Operation.CREATE, CLUSTER):
+            access.authorize_topic(session, Operation.CREATE, new.name)
+        topics.check_new_partitions(topics.partition_count_of(new.partition_count, None))
+        return _created(new.name, topics.decide_new(new).reply)
 
     async def delete(self, call: Call, data: bytes) -> bus_pb2.DeleteTopicResponse:
         """See the service."""
         request = await call.parse(bus_pb2.DeleteTopicRequest, data)
-        access, topics = self._broker.access, self._broker.topics
-        if not access.allows(call.session, Operation.DELETE, CLUSTER):
+        access = self._broker.access
+        if not access.allows_unnamed(call.session, Operation.DELETE, CLUSTER):
             access.authorize_topic(call.session, Operation.DELETE, request.name)
         topic_id = self._broker.image.get_topic(request.name).topic_id
-        topics.check_deletable()
         timeout_ms = call.timeout_ms(request.timeout_ms, default_ms=DEFAULT_TIMEOUT_MS)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                if self._decides_here:
-                    await topics.delete_by_id(topic_id)
-                else:
-                    asked = {"name": None, "topic_id": topic_id}
-                    answer = await self._ask(DELETE_TOPICS.key, {"topics": [asked]}, timeout_ms)
-                    (deleted,) = answer.responses
-                    _check(deleted.error_code, deleted.error_message)
-                    await self._wait(lambda: topic_id not in self._broker.image.topics_by_id)
-        except TimeoutError:
-            raise RequestTimedOut(f"topic '{request.name}' was not deleted in time; it may be later") from None
+        asked = {"name": None, "topic_id": topic_id}  # not another one that has its name by then
+        answer = await self._ask(call, DELETE_TOPICS.key, {"topics": [asked]}, timeout_ms, "deleted")
+        (deleted,) = answer.responses
+        _check(deleted.error_code, deleted.error_message)
         return bus_pb2.DeleteTopicResponse(topic_id=topic_id.bytes)
 
-    async def _ask(self, api_key: int, values: dict[str, Any], timeout_ms: int) -> Any:
-        assert self._broker.link is not None
+    async def _ask(self, call: Call, api_key: int, values: Values, timeout_ms: int, done: str) -> Any:
+        """What the controller answers to the caller, which it authorizes, and whose changes it counts."""
         try:
-            return await self._broker.link.ask(api_key, {**values, "timeout": timeout_ms}, timeout_s=timeout_ms / 1000)
-        except PeerError as error:
-            if error.may_be_done:
-                raise RequestTimedOut(f"the controller did not answer, and may have done it: {error}") from None
-            raise
-
-    async def _wait(self, is_so: Any) -> None:
-        """Return when this node has applied a change."""
-        metadata = self._broker.metadata
-        while not is_so():
-            await metadata.wait_applied(metadata.applied_offset + 1)
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self._requests.call(call.session, api_key, {**values, "timeout": timeout_ms})
+        except TimeoutError:
+            raise RequestTimedOut(f"the topic was not {done} in time; it may be later") from None
 
     async def list_topics(self, call: Call, data: bytes) -> bus_pb2.ListTopicsResponse:
         """See the service."""
@@ -146,7 +129,7 @@ class Administration:
             if name <= request.page_token or (is_internal(name) and not request.include_internal):
                 continue
             topic = self._broker.image.topics.get(name)
-            if topic is None or not self._broker.access.allows_topic(call.session, Operation.DESCRIBE, name):
+            if topic is None or not self._broker.access.sees_topic(call.session, Operation.DESCRIBE, name):
                 continue
             if len(page) == size:
                 return bus_pb2.ListTopicsResponse(topics=page, next_page_token=last)

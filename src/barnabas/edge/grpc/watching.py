@@ -18,6 +18,7 @@ from barnabas.edge.grpc.options import MAX_TOPICS
 from barnabas.edge.grpc.routing import Routes
 from barnabas.edge.grpc.topics import check_seen, describe_partitions
 from barnabas.runtime.turns import pieces
+from barnabas.services.call_quotas import Use
 from barnabas.v1 import bus_pb2
 
 PARTITIONS_AT_ONCE: Final = 1_000
@@ -84,6 +85,7 @@ class _Watcher:
         await self._call.write(bus_pb2.WatchResponse(is_complete=True))
         while True:
             await self._is_changed.wait()
+            await self._call.pace(Use.TIME)
             self._is_changed.clear()
             changed, self._changed = list(self._changed), set()
             await self._tell(changed)
@@ -115,6 +117,6 @@ class _Watcher:
         return max(len(partitions), 1)
 
     def _is_seen(self, name: str) -> bool:
-        if self._names:
-            return name in self._names
-        return not is_internal(name) and self._broker.access.allows_topic(self._call.session, Operation.DESCRIBE, name)
+        if name not in self._names if self._names else is_internal(name):
+            return False
+        return self._broker.access.sees_topic(self._call.session, Operation.DESCRIBE, name)

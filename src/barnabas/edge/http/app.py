@@ -8,6 +8,7 @@ Kafka's code and a sentence; anything else is a bug, told as one, and logged.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from math import ceil
 from socket import socket
 from ssl import SSLContext
 from typing import Any, Final
@@ -31,6 +32,7 @@ from barnabas.edge.http.routes import ALL
 from barnabas.edge.http.routes.cluster import own_version
 from barnabas.edge.http.tokens import NotAuthenticated
 from barnabas.runtime.log_lines import get_logger
+from barnabas.services.call_quotas import Use, client_id_of
 from barnabas.services.session import Session
 
 log = get_logger("barnabas.http")
@@ -41,12 +43,26 @@ MAX_CONCURRENT: Final = 500
 GRACE_S: Final = 1
 BODY_TIMEOUT_S: Final = 30.0
 LISTENER: Final = "HTTP"
+CLIENT_ID: Final = "barnabas-http"
+CLIENT_ID_HEADER: Final = "barnabas-client-id"
+TOO_MANY: Final = 429
 SAFE: Final = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
 }
+
+
+class Throttled:
+    """How long the caller of a request has to wait, once it is known who it is."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+
+    @property
+    def retry_ms(self) -> int:
+        return 0 if self.session is None else self.session.throttle_ms
 
 
 class Api:
@@ -67,23 +83,43 @@ class Api:
 
     def _endpoint(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
+            throttled = Throttled()
             try:
                 self._check_hosts(request)
-                session = self._session(request, is_open=route.is_open)
+                session = throttled.session = self._session(request, is_open=route.is_open)
                 query = _query(request)
                 _check_known(request, route, query)
-                body = None if route.takes is None else await _body(request, route.takes)
-                call = Call(session, request.path_params, query, request.headers, body, request.is_disconnected)
-                answer = await route.handle(self._context, call)
+                answer = await self._carry_out(route, request, session, query)
             except (BarnabasError, HttpRefusal) as error:
-                return refusal(error)
+                return refusal(error, retry_ms=throttled.retry_ms)
             except Exception:
                 # A bug, and seen: but it ends this request only, and its text is not for strangers.
                 log.exception("%s %s failed", request.method, request.url.path)
                 return refusal(HttpRefusal(500, "the request failed on this node; its log says why", code=-1))
-            return answer if isinstance(answer, Response) else _json(answer, route.status)
+            return answer
 
         return endpoint
+
+    async def _carry_out(
+        self, route: Route, request: Request, session: Session, query: dict[str, list[str]]
+    ) -> Response:
+        quotas = self._context.quotas
+        if not route.is_open:  # who has not logged in yet has no quota
+            quotas.admit(session, route.use)
+        body = None
+        if route.takes is not None:
+            data = await _body(request)
+            if route.use is Use.PRODUCING:
+                quotas.count(session, Use.PRODUCING, len(data))
+            body = _decoded(data, route.takes)
+        call = Call(session, request.path_params, query, request.headers, body, request.is_disconnected)
+        found = await quotas.measure(session, lambda: route.handle(self._context, call))
+        if isinstance(found, Response):
+            return found
+        answer = _json(found, route.status)
+        if route.use is Use.CONSUMING:
+            quotas.count(session, Use.CONSUMING, len(answer.body))
+        return answer
 
     async def _openapi(self, request: Request) -> Response:
         try:
@@ -117,7 +153,7 @@ class Api:
         client = request.client
         peer = ("", 0) if client is None else (client.host, client.port)
         session = Session(listener=LISTENER, peer=peer, local=("", 0))
-        session.client_id = "barnabas-http"
+        session.client_id = client_id_of(request.headers.get(CLIENT_ID_HEADER), CLIENT_ID)
         if self._context.login is not None and not self._context.is_private:
             raise HttpRefusal(
                 403,
@@ -131,8 +167,7 @@ class Api:
         if self._context.login is not None:
             if scheme.lower() != "bearer" or not token:
                 raise NotAuthenticated(f"log in first: POST {PREFIX}/login")
-            identity = self._context.tokens.check(token.strip())
-            session.principal, session.expires_at_ms = identity.principal, identity.expires_at_ms
+            self._context.identify(self._context.login, session, token.strip())
         elif not self._context.is_local:
             raise HttpRefusal(
                 403,
@@ -142,7 +177,7 @@ class Api:
         return session
 
 
-async def _body(request: Request, takes: Any) -> Any:
+async def _body(request: Request) -> bytearray:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # what a form of another page can send without asking is none
         raise HttpRefusal(415, "the body must be application/json")
@@ -155,6 +190,10 @@ async def _body(request: Request, takes: Any) -> Any:
                     raise HttpRefusal(413, f"the body is over {MAX_BODY_BYTES} bytes", code=10)
     except (TimeoutError, ClientDisconnect):
         raise HttpRefusal(408, "the body did not come in time", code=7) from None
+    return data
+
+
+def _decoded(data: bytearray, takes: Any) -> Any:
     try:
         return msgspec.json.decode(data, type=takes)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -191,10 +230,12 @@ def _json(answer: Any, status: int) -> Response:
     return Response(msgspec.json.encode(answer), status, SAFE, "application/json")
 
 
-def refusal(error: BarnabasError | HttpRefusal) -> Response:
-    """A refusal as an answer."""
+def refusal(error: BarnabasError | HttpRefusal, *, retry_ms: int = 0) -> Response:
+    """A refusal as an answer; `retry_ms`: how long the caller has to wait for a quota."""
     status = status_of(error)
     headers = {**SAFE, "WWW-Authenticate": "Bearer"} if status == 401 else SAFE
+    if status == TOO_MANY and retry_ms > 0:
+        headers = {**SAFE, "Retry-After": str(ceil(retry_ms / 1000))}
     return Response(msgspec.json.encode(problem_of(error)), status, headers, "application/json")
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from barnabas.edge.http.context import Context
 from barnabas.edge.http.problems import bad
+from barnabas.services.call_quotas import Use
 from barnabas.services.session import Session
 
 TRUE: Final = ("1", "true", "yes", "")
@@ -88,3 +89,4 @@ class Route(NamedTuple):
     params: tuple[Param, ...] = ()
     status: int = 200
     is_open: bool = False  # for those, too, who have not logged in
+    use: Use = Use.TIME  # of quotas

@@ -10,9 +10,10 @@ from barnabas.core.errors import BarnabasError, CoordinatorNotAvailable, GroupId
 from barnabas.core.errors.codes import refusal_of
 from barnabas.core.metadata.records import NO_LEADER
 from barnabas.edge.http.problems import HttpRefusal
-from barnabas.edge.http.tokens import Login, Tokens
+from barnabas.edge.http.tokens import Login, NotAuthenticated, Tokens
 from barnabas.runtime.connections import Connections
 from barnabas.services.broker import Broker
+from barnabas.services.call_quotas import CallQuotas
 from barnabas.services.coordinators import partition_of
 from barnabas.services.history import History
 from barnabas.services.lag import GroupLags
@@ -54,6 +55,11 @@ class Context:
     sizes: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
     sizing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    @property
+    def quotas(self) -> CallQuotas:
+        """The quotas of callers."""
+        return CallQuotas(self.broker.quotas)
+
     async def ask(
         self, session: Session, node_id: int, api_key: int, values: Values, *, max_version: int | None = None
     ) -> Any:
@@ -91,7 +97,19 @@ class Context:
             raise CoordinatorNotAvailable(f"the coordinator of '{name}' is not available; try again")
         return state.leader
 
-    # What the caller may do
+    # Who the caller is, and what it may do
+
+    def identify(self, login: Login, session: Session, token: str) -> None:
+        """The caller is whose token this is, for as long as that counts."""
+        identity = self.tokens.check(token)
+
+        def check() -> None:
+            self.tokens.check_time(identity)
+            if not login.still_counts(identity):
+                raise NotAuthenticated("the user was deleted, or its password changed, since the log-in; log in again")
+
+        check()
+        session.principal, session.check_login = identity.principal, check
 
     def authorize(self, session: Session, operation: Operation, resource: Resource = CLUSTER) -> None:
         """Refuse what the caller may not do."""

@@ -1,7 +1,8 @@
 """Tokens for those who have logged in: who it is and until when, signed by this node.
 
 Checking a password takes milliseconds of the processor, which every request would pay; a token is checked in
-microseconds. It is valid on the node that gave it, until its time is over or the node starts again. How a log-in is
+microseconds. It is valid on the node that gave it, until its time is over, the user is deleted or its password changed,
+or the node starts again. How a log-in is
 checked is `Login`'s business: what the Kafka port knows.
 """
 
@@ -46,11 +47,16 @@ class Login(Protocol):
         """Whom a token of OAuth names; refused with the code of `NotAuthenticated`."""
         ...
 
+    def still_counts(self, identity: Identity) -> bool:
+        """Whether somebody who has logged in would be let in again by the same."""
+        ...
+
 
 class _Claims(msgspec.Struct, frozen=True, array_like=True):
     kind: str
     name: str
     until_ms: int
+    stamp: str
 
 
 class Tokens:
@@ -61,12 +67,13 @@ class Tokens:
         self._clock = clock
         self._lifetime_ms = lifetime_ms
 
-    def give(self, principal: Principal, *, expires_at_ms: int | None = None) -> tuple[str, int]:
+    def give(self, identity: Identity) -> tuple[str, int]:
         """A token, and until when it is valid, in milliseconds: not longer than what the log-in was by."""
         until_ms = self._clock.now_ms() + self._lifetime_ms
-        if expires_at_ms is not None:
-            until_ms = min(until_ms, expires_at_ms)
-        claims = msgspec.json.encode(_Claims(principal.kind, principal.name, until_ms))
+        if identity.expires_at_ms is not None:
+            until_ms = min(until_ms, identity.expires_at_ms)
+        principal = identity.principal
+        claims = msgspec.json.encode(_Claims(principal.kind, principal.name, until_ms, _text(identity.stamp)))
         return f"{_text(claims)}.{_text(self._sign(claims))}", until_ms
 
     def check(self, token: str) -> Identity:
@@ -79,11 +86,16 @@ class Tokens:
             if not hmac.compare_digest(self._sign(claims), _bytes(signature)):
                 raise ValueError
             found = msgspec.json.decode(claims, type=_Claims)
+            identity = Identity(Principal(found.kind, found.name), found.until_ms, stamp=_bytes(found.stamp))
         except (ValueError, msgspec.MsgspecError):
             raise NotAuthenticated("the token is not one of this node; log in again") from None
-        if found.until_ms < self._clock.now_ms():
+        self.check_time(identity)
+        return identity
+
+    def check_time(self, identity: Identity) -> None:
+        """Refuse a token whose time is over."""
+        if identity.expires_at_ms is not None and identity.expires_at_ms < self._clock.now_ms():
             raise NotAuthenticated("the token is too old; log in again")
-        return Identity(Principal(found.kind, found.name), found.until_ms)
 
     def _sign(self, data: bytes) -> bytes:
         return hmac.digest(self._secret, data, hashlib.sha256)

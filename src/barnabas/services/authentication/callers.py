@@ -46,10 +46,25 @@ class Callers:
             login = check_plain("", user, password)
             if user.startswith(RESERVED_PREFIX):
                 raise SaslAuthenticationFailed("nodes log in over the Kafka protocol alone")
+            stamp = self._stamp_of(user)  # of now: what is changed while the password is checked ends the login
             await self._check(login)
         except SaslAuthenticationFailed as refusal:
             raise await self._refuse(refusal, peer) from None
-        return self._users.identity(user)
+        return self._users.identity(user)._replace(stamp=stamp)
+
+    def still_counts(self, identity: Identity) -> bool:
+        """Whether somebody who has logged in would be let in again by the same: not a user that was deleted since, or
+        whose password was changed.
+        """
+        return not identity.stamp or hmac.compare_digest(identity.stamp, self._stamp_of(identity.principal.name))
+
+    def _stamp_of(self, user: str) -> bytes:
+        """Changes with any credential of a user. By a key of this node's own: callers are given it as a part of a token,
+        and must not be able to try passwords on it.
+        """
+        parts = [f"stamp\0{user}".encode()]
+        parts += (key for each in self._users.credentials_of(user) for key in (each.salt, each.stored_key))
+        return hmac.digest(self._key, b"\0".join(parts), hashlib.sha256)
 
     async def by_token(self, token: str, *, peer: tuple[str, int]) -> Identity:
         """Whom a token of OAuth names."""

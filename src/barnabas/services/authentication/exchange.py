@@ -11,6 +11,8 @@ class Identity(NamedTuple):
     principal: Principal
     expires_at_ms: int | None = None  # in wall time
     is_node: bool = False
+    stamp: bytes = b""
+    """Of what a caller has logged in with, see `Callers.still_counts`; empty: nothing that can change."""
 
 
 class Reply(NamedTuple):

@@ -50,6 +50,11 @@ class Users:
         mechanism = next(iter(DIGESTS))
         return mechanism, self.credential(user, mechanism)[0], False
 
+    def credentials_of(self, user: str) -> list[Credential]:
+        """All credentials that a user has, in the order of the mechanisms."""
+        found = (self.credential(user, mechanism) for mechanism in DIGESTS)
+        return [credential for credential, is_there in found if is_there]
+
     def identity(self, user: str) -> Identity:
         """Who a user is that has logged in."""
         if user.startswith(RESERVED_PREFIX):

@@ -9,6 +9,8 @@ import pytest
 from barnabas.edge.grpc.calls import Call, Calls
 from barnabas.edge.grpc.statuses import Unauthenticated
 from barnabas.services.authentication import Identity
+from barnabas.services.call_quotas import CallQuotas
+from barnabas.services.quotas import Quotas
 from barnabas.services.session import ANONYMOUS, Principal
 from barnabas.v1 import bus_pb2
 from tests.support.ports import FixedClock, InPlace
@@ -49,6 +51,9 @@ class Passwords:
         assert peer == ("127.0.0.1", 4711)
         return Identity(Principal("User", "alice"))
 
+    def still_counts(self, identity: Identity) -> bool:
+        return identity.principal.name == "alice"
+
 
 def ask(context: Context, **more: Any) -> Call | None:
     """The call that a method gets; None if it is refused before."""
@@ -60,6 +65,7 @@ def ask(context: Context, **more: Any) -> Call | None:
 
     calls = Calls(
         InPlace(),
+        quotas=CallQuotas(Quotas()),
         **{"authenticator": None, "uses_certificates": False, "max_streams": 1, "clock": FixedClock(), **more},
     )
     try:

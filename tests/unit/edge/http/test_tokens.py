@@ -15,18 +15,18 @@ class LaterClock(FixedClock):
 
 def test_a_token_says_whose_it_is() -> None:
     tokens = Tokens(b"secret", FixedClock(), lifetime_ms=1000)
-    token, until_ms = tokens.give(ALICE)
+    token, until_ms = tokens.give(Identity(ALICE))
     assert (tokens.check(token), until_ms) == (Identity(ALICE, NOW_MS + 1000), NOW_MS + 1000)
 
 
 def test_a_token_is_valid_no_longer_than_what_it_was_given_for() -> None:
     tokens = Tokens(b"secret", FixedClock(), lifetime_ms=1000)
-    token, until_ms = tokens.give(ALICE, expires_at_ms=NOW_MS + 10)
+    token, until_ms = tokens.give(Identity(ALICE, NOW_MS + 10))
     assert (tokens.check(token).expires_at_ms, until_ms) == (NOW_MS + 10, NOW_MS + 10)
 
 
 def test_a_token_of_another_node_or_one_that_is_too_old_is_refused() -> None:
-    token, _ = Tokens(b"secret", FixedClock(), lifetime_ms=1000).give(ALICE)
+    token, _ = Tokens(b"secret", FixedClock(), lifetime_ms=1000).give(Identity(ALICE))
     for tokens in (Tokens(b"other", FixedClock(), lifetime_ms=1000), Tokens(b"secret", LaterClock(), lifetime_ms=1000)):
         with pytest.raises(NotAuthenticated):
             tokens.check(token)

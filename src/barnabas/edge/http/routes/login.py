@@ -14,7 +14,7 @@ async def log_in(context: Context, call: Call) -> models.LoggedIn:
     if context.login is None:
         raise HttpRefusal(404, "nobody has to log in here: there is no authentication")
     identity = await _identify(context.login, call.body, call.session)
-    token, until_ms = context.tokens.give(identity.principal, expires_at_ms=identity.expires_at_ms)
+    token, until_ms = context.tokens.give(identity)
     return models.LoggedIn(token=token, until_ms=until_ms, principal=str(identity.principal))
 
 

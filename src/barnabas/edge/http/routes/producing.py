@@ -22,6 +22,7 @@ from barnabas.edge.http.context import Context
 from barnabas.edge.http.problems import Problem, problem_of
 from barnabas.runtime.other_leaders import produce as produce_elsewhere
 from barnabas.runtime.other_leaders import settled
+from barnabas.services.call_quotas import Use
 from barnabas.services.produce import Transacting
 from barnabas.services.produce_round import Placed, ProduceRounds
 from barnabas.services.session import Session
@@ -140,5 +141,6 @@ ROUTES = (
         "Write records, with a report for each in their order.",
         models.Produced,
         takes=models.Produce,
+        use=Use.PRODUCING,
     ),
 )

@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -22,8 +23,10 @@ from barnabas.edge.http.context import Context
 from barnabas.edge.http.cursors import cursor_text, read_cursor
 from barnabas.edge.http.problems import HttpRefusal, bad, problem_of
 from barnabas.services.browsing import Browser, Position, Span, Wanted
+from barnabas.services.call_quotas import Use
 from barnabas.services.reading import Ends
 from barnabas.services.record_filter import parse_filters, passing
+from barnabas.services.session import Session
 
 LIMIT: Final = 50
 MAX_LIMIT: Final = 1000
@@ -66,8 +69,10 @@ async def browse(context: Context, call: Call) -> models.Records:
     context.authorize(call.session, Operation.READ, topic_resource(name))
     topic = context.broker.image.get_topic(name)
     position, is_newest_first = await begin(context, call, topic)
-    wanted = _wanted(call, is_newest_first=is_newest_first)
+    wanted = within_quota(context, call.session, _wanted(call, is_newest_first=is_newest_first))
     page = await _browser(context).read(name, position, wanted)
+    if wanted.passes is not None:  # what was looked at for the caller counts as if it had been sent
+        context.quotas.count(call.session, Use.CONSUMING, page.scanned_bytes)
     form, has_content = form_of(call), call.flag("content", default=True)
     left = sum(max(span.end - span.first, 0) for span in page.position.values())
     return models.Records(
@@ -155,6 +160,11 @@ def _wanted(call: Call, *, is_newest_first: bool) -> Wanted:
     )
 
 
+def within_quota(context: Context, session: Session, wanted: Wanted) -> Wanted:
+    """A page that reads no more than its caller may be sent at once."""
+    return replace(wanted, max_bytes=context.quotas.most_to_consume(session, wanted.max_bytes))
+
+
 def _is_committed(call: Call) -> bool:
     return call.one_of("isolation", "read_committed", "read_uncommitted") == "read_committed"
 
@@ -180,23 +190,49 @@ async def export(context: Context, call: Call) -> Response:
     kind = call.one_of("as", "jsonl", "csv")
     most = call.number("max_records", 10_000, at_least=1, at_most=EXPORTED)
     wanted, form = _wanted(call, is_newest_first=is_newest_first), form_of(call)
+    session, quotas = call.session, context.quotas
 
     async def lines() -> AsyncIterator[bytes]:
         left, at = most, position
         if kind == "csv":
             yield b"partition,offset,timestamp,key,value\n"
         while left > 0:
-            page = await _browser(context).read(name, at, replace(wanted, limit=min(left, MAX_LIMIT)))
+            try:
+                await quotas.wait_admitted(session, Use.CONSUMING)
+                session.check_login()  # which may have ended since, as may the right to read
+                context.authorize(session, Operation.READ, topic_resource(name))
+                some = replace(within_quota(context, session, wanted), limit=min(left, MAX_LIMIT))
+                page = await quotas.measure(session, partial(_browser(context).read, name, at, some))
+            except BarnabasError as error:
+                yield last_line(error, kind)
+                return
+            size = 0
             for each in page.records:
                 record = record_of(name, each, form=form, is_full=True)
-                yield csv_line(record) if kind == "csv" else msgspec.json.encode(record) + b"\n"
+                line = csv_line(record) if kind == "csv" else msgspec.json.encode(record) + b"\n"
+                size += len(line)
+                yield line
+            quotas.count(session, Use.CONSUMING, size if wanted.passes is None else max(size, page.scanned_bytes))
             left, at = left - len(page.records), page.position
-            if page.is_complete or page.refusals:
+            for refusal in page.refusals.values():
+                yield last_line(refusal, kind)
+                return
+            if page.is_complete:
                 return
 
     media = "text/csv; charset=utf-8" if kind == "csv" else "application/x-ndjson"
     headers = {"Content-Disposition": f'attachment; filename="records.{kind}"'}
     return StreamingResponse(lines(), media_type=media, headers=headers)
+
+
+def last_line(error: BarnabasError, kind: str) -> bytes:
+    """Why a file ends before its end, where a status can no longer tell."""
+    problem = problem_of(error)
+    if kind != "csv":
+        return msgspec.json.encode(problem) + b"\n"
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerow(["error", "", "", problem.error, defused(problem.message)])
+    return out.getvalue().encode()
 
 
 def csv_line(record: models.Record) -> bytes:
@@ -231,6 +267,7 @@ ROUTES = (
         "Records of a topic, a page at a time.",
         models.Records,
         params=(*_BROWSING, Param("content", "boolean", "false: without keys, values and headers' values.")),
+        use=Use.CONSUMING,
     ),
     Route(
         "GET",
@@ -239,6 +276,7 @@ ROUTES = (
         "One record by its id, uncut.",
         models.Record,
         params=FILTERS[3:],
+        use=Use.CONSUMING,
     ),
     Route(
         "GET",
@@ -251,5 +289,6 @@ ROUTES = (
             Param("as", "string", "jsonl (default) or csv."),
             Param("max_records", "integer", f"At most so many, up to {EXPORTED}."),
         ),
+        use=Use.CONSUMING,
     ),
 )

@@ -21,9 +21,9 @@ from barnabas.edge.http.calling import Call, Param, Route, whole
 from barnabas.edge.http.contents import Form, record_of
 from barnabas.edge.http.context import Context
 from barnabas.edge.http.problems import HttpRefusal, bad, problem_of
-from barnabas.edge.http.routes.records import FILTERS, chosen_partitions, filter_texts, form_of
-from barnabas.edge.http.tokens import NotAuthenticated
+from barnabas.edge.http.routes.records import FILTERS, chosen_partitions, filter_texts, form_of, within_quota
 from barnabas.services.browsing import Browser, Span, Wanted
+from barnabas.services.call_quotas import Use
 from barnabas.services.offsets import LATEST
 from barnabas.services.record_filter import Test, parse_filters, passing
 from barnabas.services.session import Session
@@ -100,6 +100,7 @@ class Tail:
         self._wanted = Wanted(limit=PER_LOOK, is_committed=is_committed, passes=passes, max_s=LOOK_S)
         self._form: Form = form
         self._browser = Browser(context.reader, context.broker.threads.compute)
+        self._quotas = context.quotas
         self.position: dict[int, int] = {}
 
     async def begin(self, resumed: Mapping[int, int]) -> None:
@@ -124,9 +125,11 @@ class Tail:
             said_at = loop.time()
             while self._topic in self._context.broker.image.topics:
                 self._check_session()
-                events = [event async for event in self.look()]
+                events = await self._quotas.measure(self._session, self._look_all)
                 for event in events:
                     yield event
+                    self._quotas.count(self._session, Use.CONSUMING, len(event))
+                await self._wait_admitted()
                 if events:
                     said_at = loop.time()
                 elif loop.time() - said_at >= ALIVE_S:
@@ -144,11 +147,28 @@ class Tail:
         finally:
             self._context.tails -= 1
 
+    async def _look_all(self) -> list[bytes]:
+        return [event async for event in self.look()]
+
+    async def _wait_admitted(self) -> None:
+        """Be held while the client is over a quota, unless the node stops."""
+        if not self._context.broker.quotas.is_on:
+            return
+        waits: list[asyncio.Future[object]] = [
+            asyncio.ensure_future(self._quotas.wait_admitted(self._session, Use.CONSUMING)),
+            asyncio.ensure_future(self._context.is_stopping.wait()),
+        ]
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                await each  # raises if the login has ended meanwhile
+        finally:
+            for each in waits:
+                each.cancel()
+
     def _check_session(self) -> None:
         """Refuse a client whose log-in has ended, or who may read no more, since the stream began."""
-        ends_at_ms = self._session.expires_at_ms
-        if ends_at_ms is not None and ends_at_ms < self._context.broker.clock.now_ms():
-            raise NotAuthenticated("the token is too old; log in again")
+        self._session.check_login()
         self._context.authorize(self._session, Operation.READ, topic_resource(self._topic))
 
     async def look(self) -> AsyncIterator[bytes]:
@@ -167,7 +187,9 @@ class Tail:
             yield self._event("dropped", msgspec.json.encode({"offsets": skipped}))
         if not spans:
             return
-        page = await self._browser.read(self._topic, spans, self._wanted)
+        page = await self._browser.read(self._topic, spans, within_quota(self._context, self._session, self._wanted))
+        if self._wanted.passes is not None:
+            self._quotas.count(self._session, Use.CONSUMING, page.scanned_bytes)
         for found in page.records:
             self.position[found.partition] = found.record.offset + 1
             yield self._event("record", msgspec.json.encode(record_of(self._topic, found, form=self._form)))
@@ -189,5 +211,6 @@ ROUTES = (
         "New records as server-sent events (record, dropped, error, end), which resume by Last-Event-ID.",
         None,
         params=(*FILTERS, Param("last_event_id", "string", "Where to go on, for who cannot send the header.")),
+        use=Use.CONSUMING,
     ),
 )

@@ -53,7 +53,7 @@ async def list_topics(context: Context, call: Call) -> models.Topics:
         for name in sorted(image.topics)
         if search in name.lower()
         and (shows_internal or not is_internal(name))
-        and context.broker.access.allows_topic(call.session, Operation.DESCRIBE, name)
+        and context.broker.access.sees_topic(call.session, Operation.DESCRIBE, name)
     ]
     chosen = [name for name in names if name > after][:limit]
     sizes = await sizes_of(context, call.session)
