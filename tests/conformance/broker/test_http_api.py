@@ -6,6 +6,7 @@ import random
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -361,7 +362,7 @@ def test_who_has_read_everything_has_no_lag_however_it_is_asked(cluster: Cluster
     with bus.transaction("lagging") as tx:
         tx.send("lagging", b"seen")
     bus.reset_group("lagging", to=1, topic="lagging")  # behind the record; librdkafka does not commit behind a marker
-    with pytest.raises(ZeroDivisionError), bus.transaction("lagging") as tx:
+    with suppress(ZeroDivisionError), bus.transaction("lagging") as tx:
         tx.send("lagging", b"never seen").result(30)
         raise ZeroDivisionError
 

@@ -22,7 +22,7 @@ MAX_OPENED_BYTES: Final = 16 * 1024 * 1024
 
 
 class Seen(NamedTuple):
-    """What lies after an offset, as far as it was looked at: offsets that no reader gets, when the first record came."""
+    """What lies after an offset, as far as it was looked at: offsets that nobody gets, when the first record came."""
 
     hidden: int
     first_timestamp: int | None
