@@ -3,6 +3,7 @@ and each leaves all of its nodes running.
 """
 
 import json
+import os
 import re
 import signal
 import socket
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import pytest
 
 from barnabas.cli.main import app, run
@@ -106,9 +108,10 @@ def cluster_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield directory
     finally:
         left = ClusterDirectory(directory)
-        for node in left.read().nodes if left.is_there else ():
-            if node.process is not None:
-                node.process.kill()
+        state = left.read() if left.is_there else None
+        for each in () if state is None else (*state.nodes, state.console):
+            if each is not None and each.process is not None:
+                each.process.kill()
 
 
 @pytest.fixture
@@ -137,6 +140,37 @@ def test_status_is_a_table_for_people(barnabas_cluster: Commands) -> None:
     ]
     assert sum(int(row[8]) for row in rows[:3]) == 6
     assert re.fullmatch(r"quorum: node \d leads in epoch \d+", rows[4][0])
+
+
+def test_every_node_serves_http_where_status_says(barnabas_cluster: Commands) -> None:
+    status = barnabas_cluster.status()
+
+    urls = [each["http"] for each in status["nodes"]]
+
+    ports = [int(url.rpartition(":")[2]) for url in urls]
+    assert ports == list(range(ports[0], ports[0] + 3))
+    assert [httpx.get(f"{url}/readyz", trust_env=False).status_code for url in urls] == [200] * 3
+    assert f"HTTP: {' '.join(urls)}" in barnabas_cluster.done("status").splitlines()
+
+
+def test_the_console_of_a_cluster_outlives_its_node_and_ends_with_the_cluster(barnabas_cluster: Commands) -> None:
+    # Not in this process: NiceGUI takes whoever is started by pytest for one of its own tests.
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(("NICEGUI", "PYTEST"))}
+    up = command_line("up", "--console", "--dir", str(barnabas_cluster.directory))
+    said = subprocess.run(up, capture_output=True, text=True, check=True, env=environment).stdout
+
+    url = barnabas_cluster.status()["console"]
+    assert f"console: ready on {url}" in said.splitlines()
+    assert "Under-replicated" in httpx.get(url, trust_env=False, timeout=30).text
+    assert f"console: running already on {url}" in barnabas_cluster.done("up", "--console")
+    barnabas_cluster.done("stop", 1)
+    assert "Under-replicated" in httpx.get(url, trust_env=False, timeout=30).text
+    barnabas_cluster.done("start", 1)
+    console = ClusterDirectory(barnabas_cluster.directory).read().console
+    assert console is not None
+    assert console.process is not None
+    console.process.end(30)
+    assert barnabas_cluster.status()["console"] is None
 
 
 def test_a_cluster_elsewhere_is_described_by_its_address(

@@ -144,7 +144,11 @@ def serve(
     ] = 1,
     console: Annotated[bool, typer.Option("--console", help="Serve the web console, too.")] = False,
     console_listen: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="The address of that console: 127.0.0.1:9645 if left out.")
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="The address of that console: the port after those of HTTP, 9645 for one node, if left out.",
+        ),
     ] = None,
 ) -> None:
     """Run a broker that Kafka clients can use, until Ctrl-C or SIGTERM."""

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
@@ -30,6 +30,9 @@ from barnabas.runtime.loop import loop_factory  # noqa: E402
 from barnabas.services.settings.broker_config import BrokerConfig  # noqa: E402
 from barnabas.services.settings.catalogue.logging_settings import JSON, parse_levels  # noqa: E402
 from barnabas.services.settings.loggers import set_levels  # noqa: E402
+
+if TYPE_CHECKING:
+    from barnabas.cli.console_process import ConsoleProcess
 
 HTTP_DEFAULT = "127.0.0.1:9644"
 CONSOLE_DEFAULT = "127.0.0.1:9645"
@@ -94,7 +97,9 @@ def serve_with(options: ServeOptions) -> None:
         "broker.rack": options.rack,
     }
     given = {name: text for name, text in overrides.items() if text is not None}
-    console = options.console_listen or CONSOLE_DEFAULT if options.console else None
+    # The ports after that of the first node's HTTP are those of the others.
+    usual = CONSOLE_DEFAULT if options.processes == 1 else f"127.0.0.1:{9644 + options.processes}"
+    console = options.console_listen or usual if options.console else None
     serve(options.config, options.settings, given, processes=options.processes, console_listen=console)
 
 
@@ -124,30 +129,25 @@ def serve(
     check_data_dirs(config)  # before one is made
     check_protected(config)
     check_count(config, processes)
-    if processes == 1:
-        config = _with_http(config)
+    config = _with_http(config)
+    console = None
+    if console_listen is not None:
+        from barnabas.cli.console_process import ConsoleProcess
+
+        console = ConsoleProcess(console_listen)
     if processes > 1:
-        if console_listen is not None:
-            raise InvalidConfig(
-                "--console is for one node: with --processes run 'barnabas console --api URL' beside them"
-            )
         from barnabas.cli.processes.serving import serve_processes
 
-        serve_processes(config, processes, serve_node)
-    elif console_listen is not None:
-        _serve_with_console(config, console_listen)
+        serve_processes(config, processes, serve_node, console)
+    elif console is not None:
+        _serve_with_console(config, console)
     else:
         serve_node(config, _say_ready)
 
 
-def _serve_with_console(config: BrokerConfig, listen: str) -> None:
-    from barnabas.cli.console_process import ConsoleProcess
-
-    console = ConsoleProcess(listen)
-
+def _serve_with_console(config: BrokerConfig, console: "ConsoleProcess") -> None:
     def begin(node: Node) -> None:
-        _say_ready(node)
-        console.start(node)
+        console.start([node.http.address], lambda: _say_ready(node))
 
     try:
         serve_node(config, begin)

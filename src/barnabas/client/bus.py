@@ -21,7 +21,7 @@ from barnabas.client.contact import PATIENCE_S, Contact
 from barnabas.client.errors import DeliveryFailed
 from barnabas.client.group_infos import GroupDetails, GroupInfo, OffsetChange
 from barnabas.client.group_reading import MAX_POLL_RECORDS, Mode
-from barnabas.client.groups import Groups, To
+from barnabas.client.groups import Groups, Offsets, To
 from barnabas.client.message import HeadersLike, Message
 from barnabas.client.partitioning import RoundRobin
 from barnabas.client.processing import (
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from barnabas.client.quota_admin import QuotaAdmin
     from barnabas.client.share_groups import ShareGroups
     from barnabas.client.transaction_admin import TransactionAdmin
+    from barnabas.core.records.unread import Unread
 
 Partitioner: TypeAlias = Literal["murmur2", "round-robin"]
 
@@ -105,7 +106,7 @@ class Bus:
         self._round_robin = RoundRobin(self._partition_count)
         # One record is asked of the leader: another replica may not have it yet.
         self._getter = RecordGetter(self._settings.reading("committed"), self._known_topics)
-        self._known_groups = Groups(admin, self._known_topics, self._getter, self._share_groups, timeout)
+        self._known_groups = Groups(admin, self._known_topics, self._measure_lag, self._share_groups, timeout)
         self._transactions = TransactionalProducers(self._settings, self._pick_partition, timeout)
         self._queues: weakref.WeakSet[Queue] = weakref.WeakSet()
 
@@ -129,6 +130,11 @@ class Bus:
         from barnabas.client.share_groups import ShareGroups  # noqa: PLC0415 - brings kio, for few
 
         return ShareGroups(self._settings, self._timeout)
+
+    def _measure_lag(self, offsets: Offsets, starts: Offsets, ends: Offsets) -> "Mapping[TopicPartition, Unread]":
+        from barnabas.client.lag import measure  # noqa: PLC0415 - brings kio, for few
+
+        return measure(self._settings.reading("committed"), offsets, starts, ends)
 
     @property
     def acls(self) -> "AclAdmin":

@@ -235,11 +235,6 @@ class RecordGetter:
         _check_found(found, key, offset)
         return from_kafka(found, self._settings)
 
-    def find_from(self, topic: str, partition: int, offset: int, timeout_s: float) -> Message | None:
-        """The first record at or after an offset; None if there is none."""
-        found = self._poll_at(topic, partition, offset, timeout_s, READ_COMMITTED)
-        return None if found is None or found.error() is not None else from_kafka(found, self._settings)
-
     def _poll_at(self, topic: str, partition: int, offset: int, timeout_s: float, isolation: Isolation) -> Any:
         with self._lock:
             if isolation not in self._consumers:

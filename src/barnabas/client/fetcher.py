@@ -131,6 +131,21 @@ class Fetcher:
             if damage:
                 raise damage[0]
 
+    def peek(self, ranges: Mapping[int, tuple[int, int]]) -> list[Fetched]:
+        """The first batches of ranges, by one request to each leader; those of which none came are left out."""
+        patience = _Patience(self._patience_s)
+        while True:
+            positions = {id_: _Position(start, end) for id_, (start, end) in ranges.items() if start < end}
+            try:
+                fetched: list[Fetched] = []
+                for leader, ids in self._by_leader(positions).items():
+                    answer = self._brokers.at(leader).call(FETCH.key, self._fetch_values(positions, ids))
+                    fetched += self._advance(positions, ids, answer)
+            except BarnabasError as error:
+                self._start_over(error, patience)
+            else:
+                return fetched
+
     def _ask_ahead(self, positions: dict[int, _Position], under_way: dict[BrokerConnection, list[int]]) -> None:
         """Send a fetch to every leader without one in flight."""
         for leader, ids in self._by_leader(positions).items():

@@ -1,10 +1,9 @@
 """Administration of groups: their members, their lag, and resetting their offsets.
 
 Owns the description of a group, with its lag in records and in seconds. Everything goes through librdkafka's admin
-client, but share groups, which it does not know; for the time of the first unread record the record itself is read.
+client, but share groups, which it does not know, and what is unread, for which batches are looked at (`client.lag`).
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -12,20 +11,22 @@ import confluent_kafka
 from confluent_kafka import admin as kafka_admin
 
 from barnabas.client.asking import Asking
-from barnabas.client.consuming import RecordGetter
 from barnabas.client.errors import translate
 from barnabas.client.group_infos import GroupDetails, GroupInfo, GroupMember, OffsetChange, PartitionLag
 from barnabas.client.topics import EARLIEST, LATEST, Topics
 from barnabas.core.errors import GroupIdNotFound, InvalidRequest, NonEmptyGroup, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
+from barnabas.core.records.unread import Unread
 
 if TYPE_CHECKING:
     from barnabas.client.share_groups import ShareGroups
 
+Offsets: TypeAlias = Mapping[TopicPartition, int]
+Measure: TypeAlias = Callable[[Offsets, Offsets, Offsets], Mapping[TopicPartition, Unread]]
+"""What is unread: of these offsets, with where the logs begin and end."""
 To: TypeAlias = Literal["earliest", "latest"] | int
 
 _NO_OFFSET: Final = -1
-_AGE_S: Final = 2.0  # a record that cannot be read has no age; what else there is to say does not wait for it
 _api: Any = kafka_admin  # its names are not exported the way type checkers ask for
 
 
@@ -36,14 +37,14 @@ class Groups:
         self,
         admin: kafka_admin.AdminClient,
         topics: Topics,
-        getter: RecordGetter,
+        measure: Measure,
         shares: Callable[[], "ShareGroups"],
         timeout_s: float,
     ) -> None:
         self._admin = admin
         self._shares = shares
         self._topics = topics
-        self._getter = getter
+        self._measure = measure
         self._timeout_s = timeout_s
         self._asking = Asking(timeout_s)
 
@@ -70,9 +71,8 @@ class Groups:
         committed = self._committed(name)
         keys = sorted({*committed, *owners})
         starts, ends = self._bounds(keys)
-        lags = tuple(
-            self._lag(key, committed.get(key), starts[key], ends[key], owners.get(key)) for key in keys if key in ends
-        )
+        unread = self._measure({key: committed[key] for key in committed if key in ends}, starts, ends)
+        lags = tuple(_lag(key, committed.get(key), ends[key], unread.get(key), owners.get(key)) for key in ends)
         group_type = described.type.name.lower() if described.type is not None else "classic"
         return GroupDetails(name, _state(described.state), group_type, described.partition_assignor, members, lags)
 
@@ -136,20 +136,6 @@ class Groups:
         there = [key for key in keys if key.partition in ids[key.topic]]
         return self._topics.offsets_of(there, EARLIEST), self._topics.offsets_of(there, LATEST)
 
-    def _lag(
-        self, key: TopicPartition, offset: int | None, start: int, end: int, member_id: str | None
-    ) -> PartitionLag:
-        if offset is None:
-            return PartitionLag(*key, None, end, None, None, member_id)
-        first_unread = max(offset, start)  # what was removed is not to be read any more
-        lag = max(end - first_unread, 0)
-        seconds = self._age_s(key, first_unread) if lag else 0.0
-        return PartitionLag(*key, offset, end, lag, seconds, member_id)
-
-    def _age_s(self, key: TopicPartition, offset: int) -> float | None:
-        record = self._getter.find_from(*key, offset, min(self._timeout_s, _AGE_S))
-        return None if record is None else max(time.time() - record.timestamp_ms / 1000, 0.0)
-
     # Parts of a reset
 
     def _chosen(
@@ -198,6 +184,15 @@ class Groups:
         for each in self._asking.wait(asked[name], doing).topic_partitions:
             if each.error is not None:
                 raise translate(each.error, doing)
+
+
+def _lag(
+    key: TopicPartition, offset: int | None, end: int, unread: Unread | None, member_id: str | None
+) -> PartitionLag:
+    if unread is None:
+        return PartitionLag(*key, offset, end, None, None, member_id)
+    seconds = None if unread.age_ms is None else unread.age_ms / 1000
+    return PartitionLag(*key, offset, end, unread.lag, seconds, member_id)
 
 
 def _state(state: Any) -> str:

@@ -19,6 +19,7 @@ TIMEOUT_S: Final = 15.0
 KEPT_S: Final = 2.0
 MAX_KEPT: Final = 200
 MAX_EVENT: Final = 1024 * 1024
+NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.InvalidURL)
 T = TypeVar("T")
 Params = Mapping[str, str | int | Sequence[str]]
 
@@ -54,18 +55,28 @@ class _Kept(NamedTuple):
 
 
 class Api:
-    """Calls the API at one address."""
+    """Calls the API of a node; if that does not answer, of the next of several. All answer for the whole cluster."""
 
-    def __init__(self, url: str, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self.url = url.rstrip("/")
+    def __init__(self, urls: Sequence[str], *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self.urls = tuple(url.rstrip("/") for url in urls)
+        self._at = 0
         self._client = httpx.AsyncClient(
-            base_url=f"{self.url}/api/v1",
             timeout=TIMEOUT_S,
             transport=transport,
             limits=httpx.Limits(max_connections=100, max_keepalive_connections=10),
             trust_env=False,  # a proxy of this machine has no business between the two
         )
         self._kept: dict[tuple[str | None, str], _Kept] = {}
+
+    @property
+    def url(self) -> str:
+        """Whom to ask now."""
+        return self.urls[self._at]
+
+    def _turn_from(self, url: str) -> None:
+        """Ask the next from now on, unless somebody else has found out before that this one does not answer."""
+        if self.url == url:
+            self._at = (self._at + 1) % len(self.urls)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -84,12 +95,19 @@ class Api:
         """One call; raises `ApiError` for a refusal."""
         content = None if body is None else msgspec.json.encode(body)
         headers = _headers(token) | ({} if body is None else {"Content-Type": "application/json"})
-        try:
-            response = await self._client.request(
-                method, path, params=_listed(params), content=content, headers=headers
-            )
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unavailable(f"{self.url} does not answer: {_reason(error)}") from None
+        asked = [self.url]
+        while True:
+            try:
+                response = await self._client.request(
+                    method, f"{asked[-1]}/api/v1{path}", params=_listed(params), content=content, headers=headers
+                )
+                break
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                self._turn_from(asked[-1])
+                # What may have arrived is not sent again, unless it changes nothing.
+                if self.url in asked or not (method == "GET" or isinstance(error, NOT_SENT)):
+                    raise Unavailable(f"{' and '.join(asked)} does not answer: {_reason(error)}") from None
+            asked.append(self.url)
         if response.status_code >= 400:
             raise refusal_of(response.status_code, response.content)
         return read(response.content, answer)
@@ -117,7 +135,8 @@ class Api:
         """The events of a topic's tail."""
         headers = _headers(token) | ({"Last-Event-ID": last_id} if last_id else {})
         timeout = httpx.Timeout(TIMEOUT_S, read=60.0)  # it says that it is alive every 15 s
-        path = f"/topics/{part(topic)}/tail"
+        url = self.url
+        path = f"{url}/api/v1/topics/{part(topic)}/tail"
         try:
             async with self._client.stream(
                 "GET", path, params=_listed(params), headers=headers, timeout=timeout
@@ -126,7 +145,8 @@ class Api:
                     raise refusal_of(response.status_code, await response.aread())
                 yield events_of(response.aiter_lines())
         except httpx.HTTPError as error:
-            raise Unavailable(f"{self.url} does not answer: {_reason(error)}") from None
+            self._turn_from(url)
+            raise Unavailable(f"{url} does not answer: {_reason(error)}") from None
 
 
 def part(name: str) -> str:

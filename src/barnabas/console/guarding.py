@@ -8,7 +8,7 @@ since anybody could send them.
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from ipaddress import ip_address
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -48,8 +48,10 @@ def _is_address(name: str) -> bool:
 class Guard:
     """Refuses requests before the application sees them."""
 
-    def __init__(self, app: App, names: Iterable[str] = ()) -> None:
+    def __init__(self, app: App, names: Iterable[str] = (), root_path: str = "") -> None:
+        """`root_path` is where a proxy serves the console; requests come with it or without."""
         self._app = app
+        self._root = root_path
         self._names = frozenset(name.lower() for name in names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,13 +66,25 @@ class Guard:
             found.get(b"host", b"").decode("latin-1"), None if origin is None else origin.decode("latin-1"), self._names
         )
         if why is None:
-            await self._app({**scope, "headers": headers}, receive, _with_safety(send))
+            await self._app(below_root({**scope, "headers": headers}, self._root), receive, _with_safety(send))
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": "refused"})
         else:
             plain = [(b"content-type", b"text/plain; charset=utf-8"), *SAFE]
             await send({"type": "http.response.start", "status": 403, "headers": plain})
             await send({"type": "http.response.body", "body": why.encode()})
+
+
+def below_root(scope: Scope, root_path: str) -> Scope:
+    """A request as the application knows it: without the root path, which NiceGUI puts before its own addresses."""
+    if not root_path:
+        return scope
+    path = str(scope["path"])
+    if path == root_path or path.startswith(f"{root_path}/"):
+        path = path[len(root_path) :] or "/"
+    raw_path = quote(path).encode()
+    headers = [*scope["headers"], (b"x-forwarded-prefix", root_path.encode())]
+    return {**scope, "path": path, "raw_path": raw_path, "headers": headers}
 
 
 def _with_safety(send: Send) -> Send:

@@ -5,6 +5,11 @@ and a node of different versions get on.
 import msgspec
 
 
+class TailEnd(msgspec.Struct, frozen=True, kw_only=True):
+    reason: str = ""
+    message: str = "The stream has ended"
+
+
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     error_code: int = -1
     error: str = ""

@@ -75,6 +75,8 @@ class Console:
 
     api: Api
     sessions: Sessions
+    root_path: str = ""
+    """The path below which a proxy serves the console."""
 
 
 _console: Console | None = None

@@ -8,14 +8,16 @@ from typing import Any, Final
 from nicegui import ui
 
 from barnabas.console.showing import Times
+from barnabas.console.view import console
 
 COLORS: Final = ("#0d9488", "#6366f1", "#f59e0b", "#ef4444")
 AXIS: Final = "#94a3b8"
 MAX_POINTS: Final = 120
+# ROOT is what `cli.console` has checked to be a path of letters, digits and slashes.
 # Of a row: `name` with `name_href` is a link, `name_class` how it looks. Vue escapes what is in {{ }}.
 LINK_CELL: Final = (
     '<q-td :props="props"><a v-if="props.row[props.col.name + \'_href\']" class="go" '
-    ":href=\"props.row[props.col.name + '_href']\">{{ props.value }}</a>"
+    ":href=\"'ROOT' + props.row[props.col.name + '_href']\">{{ props.value }}</a>"
     "<span v-else :class=\"props.row[props.col.name + '_class']\">{{ props.value }}</span></q-td>"
 )
 
@@ -29,7 +31,7 @@ def table(columns: list[dict[str, Any]], rows: list[dict[str, Any]], *, key: str
     """A table of what is on this page; it scrolls sideways where there is no room."""
     made = ui.table(columns=columns, rows=rows, row_key=key).classes("w-full").props("flat dense hide-pagination")
     made.props(":rows-per-page-options=[0]")
-    made.add_slot("body-cell", LINK_CELL)
+    made.add_slot("body-cell", LINK_CELL.replace("ROOT", console().root_path))
     return made
 
 

@@ -2,9 +2,13 @@
 
 Nothing is kept between pages: a `Position` says for each partition which offsets are still to come, and the client
 brings it back. A page ends when it has enough records, when all are read, or when the budget of time or bytes is used
-up: then it may have found nothing, and says how far it came. Partitions are read a piece at a time, in turns with each
-other, so that one which is empty or compacted does not hold up the rest. What belongs to transactions that were aborted
-is left out for those who read what is committed; markers are left out for everybody.
+up: then it may have found nothing, and says how far it came. What belongs to transactions that were aborted is left out
+for those who read what is committed; markers are left out for everybody.
+
+Records are in order of time over all partitions, from page to page, too: those of one partition that are further on than
+another was looked at wait for that, and come with the next page. So partitions are read a piece at a time, the one that
+is furthest behind in time first. Times may be out of order within a partition, offsets not: a record counts as no
+earlier in that order than the one before it in its partition.
 """
 
 import asyncio
@@ -16,6 +20,7 @@ from typing import Final, NamedTuple
 from barnabas.core.errors import BarnabasError
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import BatchHeader, TimestampType, iter_whole_batches
+from barnabas.core.records.hidden import Hidden
 from barnabas.core.records.record import Record, iter_records
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.other_leaders import FetchedBatches
@@ -23,6 +28,8 @@ from barnabas.services.reading import ClusterReader
 from barnabas.services.record_filter import Test
 
 PIECE_BYTES: Final = 256 * 1024
+MIN_PIECE_BYTES: Final = 16 * 1024
+MAX_WINDOW_BYTES: Final = 4 * 1024 * 1024  # of a partition that is read backwards, at once
 AT_ONCE: Final = 8  # partitions that are read at the same time
 WINDOW: Final = 500  # offsets of a partition that are read at once, backwards
 MAX_OPENED_BYTES: Final = 64 * 1024 * 1024  # of one batch when it is decompressed
@@ -78,6 +85,16 @@ class _Piece(NamedTuple):
     left: Span
     scanned: int
     size: int
+    bound: int | None  # the place in time of what was looked at last; None: nothing was
+
+
+class Opened(NamedTuple):
+    """What batches had: records, where the log goes on, how many were looked at, and how far that is in time."""
+
+    records: list[Found]
+    after: int
+    scanned: int
+    bound: int | None
 
 
 class Browser:
@@ -91,122 +108,158 @@ class Browser:
         """The next page of a topic."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wanted.max_s
-        left, found = dict(position), list[Found]()
-        refusals: dict[int, BarnabasError] = {}
-        scanned = size = 0
-        while len(found) < wanted.limit and size < wanted.max_bytes and loop.time() < deadline:
-            due = [index for index, span in left.items() if span.first < span.end and index not in refusals]
-            if not due:
-                break
-            pieces = await self._read_some(topic, due, left, wanted)
-            for index, piece in pieces.items():
-                if isinstance(piece, BarnabasError):
-                    refusals[index] = piece
-                    continue
-                found += piece.records
-                left[index] = piece.left
-                scanned += piece.scanned
-                size += piece.size
-            for index in pieces:
-                left[index] = left.pop(index)  # the others are next
-        chosen, left = _cut(found, left, wanted)
-        return Page(chosen, left, scanned, size, refusals)
+        merge = Merge(position, wanted)
+        piece_bytes = max(min(PIECE_BYTES, wanted.max_bytes // max(len(position), 1)), MIN_PIECE_BYTES)
+        while merge.size < wanted.max_bytes and loop.time() < deadline and (due := merge.due()):
+            for at in range(0, len(due), AT_ONCE):
+                some = due[at : at + AT_ONCE]
+                pieces = await asyncio.gather(
+                    *(self._read_one(topic, index, merge.left[index], wanted, piece_bytes) for index in some)
+                )
+                for index, piece in zip(some, pieces, strict=True):
+                    merge.take(index, piece)
+        return merge.page()
 
-    async def _read_some(
-        self, topic: str, due: list[int], left: Mapping[int, Span], wanted: Wanted
-    ) -> dict[int, "_Piece | BarnabasError"]:
-        # Newest first is by time over all partitions: each must have been looked at.
-        chosen = due if wanted.is_newest_first else due[:AT_ONCE]
-        outcomes: dict[int, _Piece | BarnabasError] = {}
-        for at in range(0, len(chosen), AT_ONCE):
-            some = chosen[at : at + AT_ONCE]
-            done = await asyncio.gather(*(self._read_one(topic, index, left[index], wanted) for index in some))
-            outcomes.update(zip(some, done, strict=True))
-        return outcomes
-
-    async def _read_one(self, topic: str, index: int, span: Span, wanted: Wanted) -> "_Piece | BarnabasError":
+    async def _read_one(
+        self, topic: str, index: int, span: Span, wanted: Wanted, piece_bytes: int
+    ) -> "_Piece | BarnabasError":
+        """A piece of a partition: from its start on; backwards a window before its end, as large as may be read."""
         first, end = span
         if wanted.is_newest_first:
             first = max(first, end - max(WINDOW, wanted.limit if wanted.passes is None else WINDOW))
         name = TopicPartition(topic, index)
         records, scanned, size, at = list[Found](), 0, 0, first
+        bound: int | None = None
+        window_bytes = 0
         try:
             while at < end:
-                batches = await self._reader.read(name, at, max_bytes=PIECE_BYTES, is_committed=wanted.is_committed)
-                some, after, count = await self._offload.run(partial(open_batches, batches, index, at, end, wanted))
-                records += some
-                scanned += count
+                batches = await self._reader.read(name, at, max_bytes=piece_bytes, is_committed=wanted.is_committed)
+                opened = await self._offload.run(partial(open_batches, batches, index, at, end, wanted))
+                records += opened.records
+                scanned += opened.scanned
+                bound = _later(bound, opened.bound)
                 size += len(batches.records)
-                if after <= at:
-                    at = end  # nothing more can be read: it was deleted, or is compacted away
-                    break
-                at = after
-                if not wanted.is_newest_first or size >= wanted.max_bytes:
-                    break
+                window_bytes += len(batches.records)
+                if opened.after <= at:
+                    break  # nothing more can be read: it was deleted, or is compacted away
+                at = opened.after
+                if not wanted.is_newest_first:
+                    return _Piece(records, Span(min(at, end), end), scanned, size, bound)
+                if at < end and window_bytes >= MAX_WINDOW_BYTES:  # what is last comes first: a smaller window
+                    first = at = at + (end - at) // 2
+                    records, scanned, bound, window_bytes = [], 0, None, 0
         except BarnabasError as error:
             return error.with_traceback(None)
-        if wanted.is_newest_first:
-            return _Piece(records, Span(span.first, first), scanned, size)
-        return _Piece(records, Span(min(at, end), end), scanned, size)
+        left = Span(span.first, first) if wanted.is_newest_first else Span(end, end)
+        return _Piece(records, left, scanned, size, bound)
 
 
-def open_batches(
-    batches: FetchedBatches, index: int, first: int, end: int, wanted: Wanted
-) -> tuple[list[Found], int, int]:
-    """The records of batches from an offset up to an end; where they go on; how many were looked at. On a thread."""
-    aborted = sorted(batches.aborted, key=lambda each: each[1])
-    gone: set[int] = set()
+class Merge:
+    """What was found so far of a page, and which partitions must be looked at before it can be told.
+
+    A place in time is a timestamp, negative backwards: what comes first is smaller.
+    """
+
+    def __init__(self, position: Position, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self.left = dict(position)
+        self.size = 0
+        self._scanned = 0
+        self._found: list[Found] = []
+        self._bounds: dict[int, int] = {}
+        """The place in time up to which each partition was looked at: nothing before it is to come."""
+        self._refusals: dict[int, BarnabasError] = {}
+
+    def _open(self) -> list[int]:
+        return [index for index, span in self.left.items() if span.first < span.end and index not in self._refusals]
+
+    def due(self) -> list[int]:
+        """The partitions to look at next: none, if the page is full or all is read."""
+        unseen = [index for index in self._open() if index not in self._bounds]
+        if unseen:
+            return unseen
+        ordered = _in_order(self._found, is_newest_first=self._wanted.is_newest_first)
+        last = ordered[self._wanted.limit - 1].place if len(ordered) >= self._wanted.limit else None
+        behind = [index for index in self._open() if last is None or self._bounds[index] < last]
+        return sorted(behind, key=self._bounds.__getitem__)[:AT_ONCE]
+
+    def take(self, index: int, piece: _Piece | BarnabasError) -> None:
+        """Add what was read of a partition."""
+        if isinstance(piece, BarnabasError):
+            self._refusals[index] = piece
+            return
+        self._found += piece.records
+        self.left[index] = piece.left
+        self._scanned += piece.scanned
+        self.size += piece.size
+        bound = _later(self._bounds.get(index), piece.bound)
+        if bound is not None:
+            self._bounds[index] = bound
+
+    def page(self) -> Page:
+        """The records that nothing can come before, and the position behind them: what is left out comes again."""
+        ordered = _in_order(self._found, is_newest_first=self._wanted.is_newest_first)
+        is_unseen = any(index not in self._bounds for index in self._open())
+        until = min((self._bounds[index] for index in self._open() if not is_unseen), default=None)
+        count = 0
+        if not is_unseen:
+            count = sum(until is None or each.place <= until for each in ordered[: self._wanted.limit])
+        for each in ordered[count:]:
+            index, offset = each.found.partition, each.found.record.offset
+            span = self.left[index]
+            if self._wanted.is_newest_first:
+                self.left[index] = Span(span.first, max(span.end, offset + 1))
+            else:
+                self.left[index] = Span(min(span.first, offset), span.end)
+        chosen = [each.found for each in ordered[:count]]
+        return Page(chosen, self.left, self._scanned, self.size, self._refusals)
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return max(one, other)
+
+
+def open_batches(batches: FetchedBatches, index: int, first: int, end: int, wanted: Wanted) -> Opened:
+    """The records of batches from an offset up to an end. On a thread."""
+    hidden = Hidden(batches.aborted if wanted.is_committed else ())
     found: list[Found] = []
-    after, scanned = first, 0
+    after, scanned, bound = first, 0, None
+    sign = -1 if wanted.is_newest_first else 1
     for position, header in iter_whole_batches(batches.records):
         if header.base_offset >= end:
             break
-        while aborted and aborted[0][1] <= header.last_offset:
-            gone.add(aborted.pop(0)[0])
         after = max(after, header.next_offset)
-        if header.is_control:
-            gone.discard(header.producer_id)
-            continue
-        if header.is_transactional and header.producer_id in gone and wanted.is_committed:
+        if hidden.hides(header):
             continue
         is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
         for record in _records_of(batches.records, position, header):
             if first <= record.offset < end:
                 scanned += 1
+                bound = _later(bound, sign * record.timestamp)
                 if wanted.passes is None or wanted.passes(record, index):
                     found.append(Found(index, record, is_append_time))
                     if not wanted.is_newest_first and len(found) >= wanted.limit:
-                        return found, record.offset + 1, scanned
-    return found, after, scanned
+                        return Opened(found, record.offset + 1, scanned, bound)
+    return Opened(found, after, scanned, bound)
 
 
 def _records_of(data: bytes, position: int, header: BatchHeader) -> list[Record]:
     return list(iter_records(data, position, header, max_bytes=MAX_OPENED_BYTES))
 
 
-def _cut(found: list[Found], left: dict[int, Span], wanted: Wanted) -> tuple[list[Found], dict[int, Span]]:
-    """The records of the page in order of time, and the position behind it: what is over the limit comes again.
-
-    Times may be out of order within a partition, offsets not: what a page leaves out must lie behind what it has. So a
-    record counts as no older than the one before it.
-    """
-    ordered = _in_order(found, is_newest_first=wanted.is_newest_first)
-    chosen, rest = ordered[: wanted.limit], ordered[wanted.limit :]
-    for each in rest:
-        span, offset = left[each.partition], each.record.offset
-        if wanted.is_newest_first:
-            left[each.partition] = Span(span.first, max(span.end, offset + 1))
-        else:
-            left[each.partition] = Span(min(span.first, offset), span.end)
-    return chosen, left
+class _Placed(NamedTuple):
+    place: int
+    found: Found
 
 
-def _in_order(found: list[Found], *, is_newest_first: bool) -> list[Found]:
+def _in_order(found: list[Found], *, is_newest_first: bool) -> list[_Placed]:
     bounds: dict[int, int] = {}
     keyed: list[tuple[int, int, int, Found]] = []
     sign = -1 if is_newest_first else 1
     for each in sorted(found, key=lambda each: (each.partition, sign * each.record.offset)):
-        time = sign * each.record.timestamp
-        bounds[each.partition] = time = max(bounds.get(each.partition, time), time)
-        keyed.append((time, each.partition, sign * each.record.offset, each))
-    return [each for *_, each in sorted(keyed, key=lambda key: key[:3])]
+        place = sign * each.record.timestamp
+        bounds[each.partition] = place = max(bounds.get(each.partition, place), place)
+        keyed.append((place, each.partition, sign * each.record.offset, each))
+    return [_Placed(place, each) for place, _, _, each in sorted(keyed, key=lambda key: key[:3])]

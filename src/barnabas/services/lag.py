@@ -1,13 +1,11 @@
 """The lag of groups: how many records they have yet to read, and how long the first of them has been waiting.
 
 Counted by the node that coordinates a group, which knows its offsets; where the log ends is asked of each leader. What
-lies between is records and the markers of transactions, which no consumer ever sees and which are no lag: the batches
-after the committed offset are looked at, a few kilobytes of them. A group that has read everything but a marker has no
-lag. The age is that of the first record that was not read, by its own timestamp, and never negative.
+counts as lag is decided in `core.records.unread`, for this and for everyone else who tells it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from barnabas.core.errors import BarnabasError
@@ -15,8 +13,7 @@ from barnabas.core.groups.classic.decisions import find as find_classic
 from barnabas.core.groups.groups import GroupType
 from barnabas.core.groups.listing import list_groups
 from barnabas.core.model import TopicPartition
-from barnabas.core.records.batch import BatchHeader, iter_whole_batches
-from barnabas.core.records.record import iter_records
+from barnabas.core.records.unread import LOOK_BYTES, first_unread, look_after, unread
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.group_coordinator import GroupCoordinator
 from barnabas.runtime.metrics import Labels, Metrics, Number
@@ -25,14 +22,15 @@ from barnabas.runtime.turns import in_turns
 from barnabas.services.reading import ClusterReader, Ends
 
 INTERVAL_S: Final = 15.0
-LOOK_BYTES: Final = 16 * 1024
-"""How much after a committed offset is looked at: markers beyond it count as lag until the group has come closer."""
 MAX_READS: Final = 2000
 """The most partitions of all groups that are looked into in one round; of the others only the offsets are compared."""
 
 
+UNKNOWN_AGE: Final = -1
+
+
 class PartitionLag(NamedTuple):
-    """How far a group is in one partition. `age_ms` is -1 where it is not known."""
+    """How far a group is in one partition. `age_ms` is `UNKNOWN_AGE` where it is not known."""
 
     committed: int
     end_offset: int
@@ -56,13 +54,6 @@ class GroupLag(NamedTuple):
     def max_age_ms(self) -> int:
         """How long the record has waited that has waited longest; 0 if none waits."""
         return max((each.age_ms for each in self.partitions.values()), default=0)
-
-
-class Seen(NamedTuple):
-    """What lies after a committed offset, as far as it was looked at."""
-
-    markers: int
-    first_timestamp: int | None
 
 
 class GroupLags:
@@ -204,47 +195,18 @@ class GroupLags:
         return found
 
     async def _measure(self, name: TopicPartition, offset: int, end: Ends, *, is_looked_into: bool) -> PartitionLag:
-        first = max(offset, end.start_offset)  # what was deleted meanwhile nobody can read any more
-        if first >= end.end_offset:
-            return PartitionLag(offset, end.end_offset, 0, 0)
-        lag = end.end_offset - first
-        if not is_looked_into:
-            return PartitionLag(offset, end.end_offset, lag, -1)
-        try:
-            batches = await self._reader.read(name, first, max_bytes=LOOK_BYTES)
-            seen = await self._offload.run(lambda: look_after(batches.records, first, end.end_offset))
-        except BarnabasError:
-            return PartitionLag(offset, end.end_offset, lag, -1)
-        lag -= seen.markers
-        if not lag:
-            return PartitionLag(offset, end.end_offset, 0, 0)
-        if seen.first_timestamp is None:
-            return PartitionLag(offset, end.end_offset, lag, -1)
-        return PartitionLag(offset, end.end_offset, lag, max(self._clock.now_ms() - seen.first_timestamp, 0))
-
-
-def look_after(records: bytes, offset: int, end_offset: int) -> Seen:
-    """What these batches have from an offset on: how many markers, and the time of the first record."""
-    markers, timestamp = 0, None
-    for position, header in iter_whole_batches(records):
-        if header.last_offset < offset:
-            continue
-        if header.base_offset >= end_offset:
-            break
-        if header.is_control:
-            markers += min(header.next_offset, end_offset) - max(header.base_offset, offset)
-        elif timestamp is None:
-            timestamp = _timestamp_at(records, position, header, offset)
-    return Seen(markers, timestamp)
-
-
-def _timestamp_at(records: bytes, position: int, header: BatchHeader, offset: int) -> int:
-    if header.base_offset >= offset:
-        return header.base_timestamp
-    later: Iterable[int] = (
-        record.timestamp for record in iter_records(records, position, header) if record.offset >= offset
-    )
-    return next(iter(later), header.max_timestamp)
+        first = first_unread(offset, end.start_offset)
+        seen = None
+        if is_looked_into and first < end.end_offset:
+            try:
+                batches = await self._reader.read(name, first, max_bytes=LOOK_BYTES)
+                seen = await self._offload.run(
+                    lambda: look_after(batches.records, first, end.end_offset, batches.aborted)
+                )
+            except BarnabasError:
+                seen = None  # the leader moves, or the batch is damaged: the offsets are known all the same
+        left = unread(first, end.end_offset, seen, now_ms=self._clock.now_ms())
+        return PartitionLag(offset, end.end_offset, left.lag, UNKNOWN_AGE if left.age_ms is None else left.age_ms)
 
 
 def _count_members(coordinator: GroupCoordinator, group: str) -> int:

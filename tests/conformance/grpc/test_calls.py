@@ -83,6 +83,37 @@ def test_a_record_that_is_refused_does_not_take_others_with_it(client: Client) -
     assert (small.offset, small.HasField("error")) == (0, False)
 
 
+def test_records_that_are_refused_do_not_take_those_of_the_same_request_with_them(client: Client) -> None:
+    topic = client.new_topic(partitions=2, configs={"max.message.bytes": "10000"})
+    records = [
+        bus_pb2.NewRecord(value=b"first", partition=0),
+        bus_pb2.NewRecord(value=b"nowhere", partition=7),
+        bus_pb2.NewRecord(value=b"x" * 20_000, partition=0),
+        bus_pb2.NewRecord(value=b"too old", partition=1, timestamp_ms=-5),
+        bus_pb2.NewRecord(value=b"second", partition=0),
+    ]
+    request = bus_pb2.ProduceRequest(topic=topic, records=records)
+
+    outcomes = client.stub.Produce(request, timeout=TIMEOUT_S).outcomes
+
+    assert [each.error.name for each in outcomes] == [
+        "",
+        "UnknownTopicOrPartition",
+        "RecordTooLarge",
+        "InvalidRecord",
+        "",
+    ]
+    assert [each.partition for each in outcomes] == [0, -1, 0, -1, 0]
+    assert [each.offset for each in outcomes] == [0, -1, -1, -1, 1]
+    assert [each.value for each in client.read_all(topic)] == [b"first", b"second"]
+    options = bus_pb2.ProduceStreamOptions(topic=topic)
+    stream = client.stub.ProduceStream(
+        iter([bus_pb2.ProduceStreamRequest(options=options, records=records)]), timeout=TIMEOUT_S
+    )
+    (streamed,) = stream
+    assert [each.offset for each in streamed.outcomes] == [2, -1, -1, -1, 3]
+
+
 def test_one_record_is_read_by_its_id(client: Client) -> None:
     topic = client.new_topic()
     client.produce(topic, [b"a", b"b", b"c"])

@@ -14,7 +14,7 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 def ask(handler: Handler, path: str = "/topics", **params: str) -> models.Topics:
     async def run() -> models.Topics:
-        api = Api("http://node:9644/", transport=httpx.MockTransport(handler))
+        api = Api(["http://node:9644/"], transport=httpx.MockTransport(handler))
         try:
             return await api.call("GET", path, models.Topics, token="t-1", params=params)
         finally:
@@ -52,6 +52,44 @@ def test_a_node_that_does_not_answer_is_unavailable() -> None:
         ask(handler)
 
 
+def test_the_next_node_is_asked_if_one_does_not_answer_and_stays_the_one() -> None:
+    asked = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.host)
+        if request.url.host == "one":
+            raise httpx.ReadTimeout("slow", request=request)
+        return httpx.Response(200, json={"topics": [], "total": 0})
+
+    async def run() -> None:
+        api = Api(["http://one", "http://two"], transport=httpx.MockTransport(handler))
+        for _ in range(2):
+            await api.call("GET", "/topics", models.Topics)
+        await api.close()
+
+    asyncio.run(run())
+    assert asked == ["one", "two", "two"]
+
+
+def test_a_change_that_may_have_been_made_is_not_asked_of_another_node() -> None:
+    asked = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.host)
+        if request.url.host == "one":
+            raise httpx.ConnectError("refused", request=request)
+        raise httpx.ReadTimeout("slow", request=request)
+
+    async def run() -> None:
+        api = Api(["http://one", "http://two", "http://three"], transport=httpx.MockTransport(handler))
+        with pytest.raises(Unavailable, match="http://one and http://two does not answer: slow"):
+            await api.call("POST", "/topics", models.Changed)
+        await api.close()
+
+    asyncio.run(run())
+    assert asked == ["one", "two"]
+
+
 @pytest.mark.parametrize("content", [b"<html>", b'{"topics": 5}', b"\xff"])
 def test_an_answer_that_is_none_of_the_api_is_refused(content: bytes) -> None:
     with pytest.raises(ApiError, match="is it a Barnabas node"):
@@ -68,7 +106,7 @@ def test_what_all_look_at_is_asked_for_once() -> None:
         return httpx.Response(200, json={"topics": [], "total": 0})
 
     async def run() -> None:
-        api = Api("http://node", transport=httpx.MockTransport(handler))
+        api = Api(["http://node"], transport=httpx.MockTransport(handler))
         await asyncio.gather(*(api.shared("/topics", models.Topics) for _ in range(20)))
         await api.shared("/topics", models.Topics, token="another")
         await api.close()
@@ -79,7 +117,7 @@ def test_what_all_look_at_is_asked_for_once() -> None:
 
 def test_a_shared_refusal_reaches_all_and_the_next_that_asks_later_asks_anew() -> None:
     async def run() -> None:
-        api = Api("http://node", transport=httpx.MockTransport(lambda _: httpx.Response(503, json={"message": "no"})))
+        api = Api(["http://node"], transport=httpx.MockTransport(lambda _: httpx.Response(503, json={"message": "no"})))
         found = await asyncio.gather(*(api.shared("/topics", models.Topics) for _ in range(3)), return_exceptions=True)
         assert [str(each) for each in found] == ["no"] * 3
         await api.close()

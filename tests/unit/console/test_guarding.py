@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from barnabas.console.guarding import Guard, refusal
+from barnabas.cli.console import root_of
+from barnabas.console.guarding import Guard, below_root, refusal
 from barnabas.console.paging import address, group_address, own_page, place, topic_address
 from barnabas.console.sessions import MAX_SESSIONS, Sessions
+from barnabas.core.errors import InvalidConfig
 
 
 @pytest.mark.parametrize(
@@ -106,3 +108,26 @@ def test_addresses_have_the_filter_and_nothing_that_is_empty() -> None:
 def test_what_part_of_all_is_shown() -> None:
     assert place(5, 5, is_first=True, has_next=False) == "5 in all"
     assert place(100, 4000, is_first=True, has_next=True) == "100 of 4\u202f000"
+
+
+@pytest.mark.parametrize(
+    ("path", "seen"), [("/bus/topics", "/topics"), ("/bus", "/"), ("/topics", "/topics"), ("/business", "/business")]
+)
+def test_below_a_root_path_pages_are_where_they_always_are(path: str, seen: str) -> None:
+    scope = below_root({"type": "http", "path": path, "headers": []}, "/bus")
+
+    assert (scope["path"], scope["raw_path"]) == (seen, seen.encode())
+    assert scope["headers"] == [(b"x-forwarded-prefix", b"/bus")]
+
+
+def test_without_a_root_path_nothing_changes() -> None:
+    scope = {"type": "http", "path": "/bus/topics", "headers": []}
+    assert below_root(scope, "") is scope
+
+
+@pytest.mark.parametrize("path", ["bus", "/a b", "/a/../b?", "//evil", "/<b>", "/'x'"])
+def test_a_root_path_that_is_none_is_refused(path: str) -> None:
+    with pytest.raises(InvalidConfig, match="--root-path"):
+        root_of(path)
+    assert root_of("/") == ""
+    assert root_of("/bus/console/") == "/bus/console"

@@ -12,7 +12,7 @@ from barnabas.core.model import TopicPartition
 from barnabas.core.records.murmur2 import partition_for_key
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.runtime.other_leaders import FetchedBatches
-from barnabas.services.browsing import Browser, Position, Span, Wanted
+from barnabas.services.browsing import MAX_WINDOW_BYTES, WINDOW, Browser, Position, Span, Wanted
 from barnabas.services.reading import ClusterReader
 
 T = TypeVar("T")
@@ -26,8 +26,9 @@ class AtOnce:
 class FakeReader:
     """One batch of one record for each time, in each partition."""
 
-    def __init__(self, times: dict[int, list[int]], *, lost: int | None = None) -> None:
+    def __init__(self, times: dict[int, list[int]], *, lost: int | None = None, value: bytes = b"v") -> None:
         self._times = times
+        self._value = value
         self._lost = lost
 
     async def read(self, name: TopicPartition, offset: int, *, max_bytes: int, is_committed: bool) -> FetchedBatches:
@@ -35,7 +36,7 @@ class FakeReader:
             raise LeaderNotAvailable("nobody leads it")
         times = self._times[name.partition]
         some = range(offset, min(offset + 3, len(times)))
-        data = b"".join(bytes(encode_batch([Record(at, times[at], None, b"v")], base_offset=at)) for at in some)
+        data = b"".join(bytes(encode_batch([Record(at, times[at], None, self._value)], base_offset=at)) for at in some)
         return FetchedBatches(data, len(times), len(times), 0)
 
 
@@ -73,6 +74,49 @@ def test_pages_have_every_record_once_and_offsets_in_order(times: list[list[int]
     for index in by_partition:
         offsets = [offset for partition, offset, _ in found if partition == index]
         assert offsets == sorted(offsets, reverse=newest)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 20), max_size=5).map(sorted), min_size=1, max_size=10),
+    st.integers(1, 7),
+    st.booleans(),
+    st.sampled_from([None, 2, 5]),
+)
+def test_pages_are_in_order_of_time_over_all_partitions_and_pages(
+    times: list[list[int]], limit: int, newest: bool, every: int | None
+) -> None:
+    by_partition = dict(enumerate(times))
+    position = {index: Span(0, len(each)) for index, each in by_partition.items()}
+    passes = None if every is None else (lambda record, index: index % every == 0)
+    wanted = Wanted(limit=limit, is_newest_first=newest, max_s=60, passes=passes)
+    found = [time for *_, time in pages(FakeReader(by_partition), position, wanted)]
+    assert found == sorted(found, reverse=newest)
+    assert len(found) == sum(len(each) for index, each in by_partition.items() if every is None or not index % every)
+
+
+def test_what_passes_in_one_partition_waits_for_what_may_pass_in_another() -> None:
+    # Backwards a window of partition 0 has nothing that passes; before it there is what is newer than all of partition 1.
+    reader = FakeReader({0: list(range(10_000, 10_000 + 2 * WINDOW)), 1: list(range(5))})
+    position = {0: Span(0, 2 * WINDOW), 1: Span(0, 5)}
+    wanted = Wanted(
+        limit=3,
+        is_newest_first=True,
+        max_s=60,
+        passes=lambda record, index: index == 1 or record.offset < 10,
+    )
+
+    found = pages(reader, position, wanted)
+
+    assert [index for index, *_ in found] == [0] * 10 + [1] * 5
+
+
+def test_large_records_are_read_backwards_without_a_gap() -> None:
+    reader = FakeReader({0: list(range(12))}, value=b"v" * (MAX_WINDOW_BYTES // 5))
+    wanted = Wanted(limit=4, is_newest_first=True, max_s=60, max_bytes=4 * MAX_WINDOW_BYTES)
+
+    found = pages(reader, {0: Span(0, 12)}, wanted)
+
+    assert [offset for _, offset, _ in found] == list(range(11, -1, -1))
 
 
 def test_a_budget_ends_a_search_that_finds_nothing_and_the_next_goes_on() -> None:

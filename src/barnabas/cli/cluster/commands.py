@@ -12,6 +12,7 @@ from barnabas.cli.cluster import recovering
 from barnabas.cli.cluster.place import Bootstrap, Directory, NodeIds, bootstrap_of, open_cluster
 from barnabas.cli.confirming import Yes, confirm
 from barnabas.cli.connection import AsJson, parse_pairs
+from barnabas.cli.console import address_of, check_installed
 from barnabas.core.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -34,11 +35,22 @@ def up(
     directory: Directory = None,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="The first port; each node takes two. Default: any that are free."),
+        typer.Option(
+            min=1,
+            max=65535,
+            help="The first port: two for each node, then one each for HTTP. Default: any that are free.",
+        ),
     ] = None,
     racks: Annotated[str | None, typer.Option(help="Racks for the nodes, in turn: a,b,c.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of every node (repeatable).")
+    ] = None,
+    console: Annotated[
+        bool, typer.Option("--console", help="Serve the web console, too, on the HTTP of all nodes.")
+    ] = False,
+    console_listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="The address of that console: 127.0.0.1:9645, or a free port."),
     ] = None,
     foreground: Annotated[
         bool,
@@ -48,6 +60,10 @@ def up(
     """Start a cluster: a new one, or the nodes of an existing one that do not run."""
     from barnabas.testing.cluster.starting import Detached, Kept
 
+    if console:
+        check_installed()
+        if console_listen is not None:
+            address_of(console_listen)
     kept = Kept() if foreground else None
     try:
         cluster = open_cluster(directory, kept or Detached())
@@ -55,8 +71,14 @@ def up(
             _check_unchanged(cluster, nodes=nodes, port=port, racks=racks, settings=settings)
         else:
             given = parse_pairs(settings or [], "--set")
-            cluster.create(nodes or 3, port=port, racks=racks.split(",") if racks else (), settings=given)
+            cluster.create(
+                nodes or 3, port=port, racks=racks.split(",") if racks else (), settings=given, with_http=True
+            )
         _start_all(cluster)
+        if console:
+            cluster.start_console(console_listen)
+        if cluster.http:
+            output.say(f"HTTP: {' '.join(cluster.http)}")
         output.say(f"cluster in {cluster.directory.path}; for clients: --bootstrap {cluster.bootstrap}")
         if kept is not None:
             _stay(cluster)

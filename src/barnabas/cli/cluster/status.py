@@ -42,6 +42,8 @@ class NodeStatus:
     last_known_is_fenced: bool | None = None
     """What was so when there was a controller, according to the node that answered."""
     last_known_partitions_led: int | None = None
+    http: str | None = None
+    """Where it serves HTTP; None for a node of another machine, of which nobody says so."""
     lost_voter_directory_id: str | None = None
     """The data directory that the vote of this node is with, if the node has another one now."""
 
@@ -86,6 +88,8 @@ class ClusterStatus:
     """How many partitions nobody leads."""
     nodes: tuple[NodeStatus, ...]
     problem: str | None
+    console: str | None = None
+    """Where the console of a cluster of this machine is, if it runs."""
 
     def knows_roles(self, node: NodeStatus) -> bool:
         """Whether all roles of a node are known: which nodes are controllers only the quorum can say."""
@@ -107,10 +111,12 @@ class Describing(Protocol):
 def describe_local(cluster: "LocalCluster") -> ClusterStatus:
     """The cluster in a directory of this machine, whether it runs or not."""
     state = cluster.state
-    if not cluster.running():
-        return _join(cluster.bootstrap, {each.node_id: each for each in state.nodes}, None, None, None)
-    admin = cluster.admin(QUORUM_TIMEOUT_S)
-    return describe(admin, cluster.bootstrap, {each.node_id: each for each in state.nodes})
+    local = {each.node_id: each for each in state.nodes}
+    if cluster.running():
+        found = describe(cluster.admin(QUORUM_TIMEOUT_S), cluster.bootstrap, local)
+    else:
+        found = _join(cluster.bootstrap, local, None, None, None)
+    return dataclasses.replace(found, console=cluster.console_url)
 
 
 def describe_at(bootstrap: str) -> ClusterStatus:
@@ -193,6 +199,7 @@ def _node(
         partitions_led=leads if is_current else None,
         last_known_is_fenced=is_fenced,
         last_known_partitions_led=leads,
+        http=None if local is None or local.http is None else f"http://{local.http}",
         lost_voter_directory_id=None if lost is None or lost.directory_id is None else id_text(lost.directory_id),
     )
 
@@ -229,6 +236,11 @@ def print_status(status: ClusterStatus) -> None:
             )
     else:
         output.say("quorum: no node is running")
+    served = [each.http for each in status.nodes if each.http is not None]
+    if served:
+        output.say(f"HTTP: {' '.join(served)}")
+    if status.console is not None:
+        output.say(f"console: {status.console}")
     for each in status.nodes:
         if each.problem is not None:
             output.warn(each.problem)

@@ -51,12 +51,19 @@ def _end_with(lifeline: int) -> None:
 
 
 def _tell_ready(node: Node, status: int) -> None:
-    os.write(status, json.dumps(node.addresses).encode())
+    os.write(status, json.dumps({"listeners": node.addresses, "http": node.http.address}).encode())
     os.close(status)
 
 
 def parse_ready(said: bytes, config: BrokerConfig) -> BrokerConfig:
-    """The settings of a node with the ports that it has: any free one the first time is that one from then on."""
-    bound = {name: port for name, (_, port) in json.loads(said).items()}
+    """The settings of a node with the ports that it has: any free one the first time is that one from then on.
+
+    HTTP that it does not serve, because its usual address is taken, it need not try to serve again.
+    """
+    told = json.loads(said)
+    bound = {name: port for name, (_, port) in told["listeners"].items()}
     listeners = tuple(Listener(each.name, each.host, bound[each.name]) for each in config.listeners)
-    return msgspec.structs.replace(config, listeners=listeners)
+    http = None if told["http"] is None else str(Listener("HTTP", *told["http"])).partition("://")[2]
+    return msgspec.structs.replace(
+        config, listeners=listeners, http=msgspec.structs.replace(config.http, http_listener=http)
+    )

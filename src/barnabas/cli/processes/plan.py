@@ -2,8 +2,9 @@
 
 Process 1 is the node that the settings describe, on the data directory that they name: it is the very node that
 `barnabas serve` without `--processes` would be, with a listener for the other processes. Those are brokers alone, with
-the next node ids and the next ports, and have their data in `processes/2`, `processes/3`, ... of that directory. Their
-rack is the host unless one is named, so that placement keeps the replicas of a partition on different hosts.
+the next node ids and the next ports, of HTTP and gRPC, too. Their data is in `processes/2`, `processes/3`, ... of that
+directory. Their rack is the host unless one is named, so that placement keeps the replicas of a partition on
+different hosts.
 
 The port at which process 1 listens for the others is chosen at the first start, and written down beside their data.
 """
@@ -22,6 +23,7 @@ from barnabas.core.errors import AddressNotAvailable, InvalidConfig, StorageErro
 from barnabas.core.metadata.formation import MetaProperties
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.broker_names import rivals
+from barnabas.services.settings.catalogue.http_settings import HttpSettings, parse_http_listener
 from barnabas.services.settings.catalogue.listener import Listener
 
 MOST: Final = 64
@@ -30,6 +32,7 @@ DIRECTORY: Final = "processes"  # in the data directory; no partition has this n
 PORT_FILE: Final = "controller.port"
 LOCAL: Final = "127.0.0.1"
 CONTROLLER: Final = "CONTROLLER"
+HTTP: Final = "HTTP"
 _MAX_PORT: Final = 65535
 _ANY_HOST: Final = ("", "0.0.0.0", "::")
 _NUMBER: Final = re.compile(r"[1-9][0-9]*")
@@ -70,6 +73,9 @@ def plan(config: BrokerConfig, count: int) -> list[BrokerConfig]:
     first = _first(config)
     bootstrap = _controllers_for_others(first)
     nodes = [first, *(_other(first, number, bootstrap) for number in range(2, count + 1))]
+    nodes = [_with_http(node, config.http, number) for number, node in enumerate(nodes, start=1)]
+    if config.http.is_given_by_default and _http_is_in_the_way(nodes):
+        nodes = [msgspec.structs.replace(node, http=first.http) for node in nodes]
     _check_ports(nodes)
     return nodes
 
@@ -127,6 +133,28 @@ def _other(first: BrokerConfig, number: int, bootstrap: Mapping[str, str]) -> Br
     return _changed(first, changes)
 
 
+def _with_http(node: BrokerConfig, http: HttpSettings, number: int) -> BrokerConfig:
+    """The settings of a process with HTTP at a port of its own, if it is served at all."""
+    address = parse_http_listener(http.http_listener)
+    if address is None:
+        return node
+    (listener,) = _further([Listener(HTTP, *address)], number)
+    text = str(listener).partition("://")[2]
+    return msgspec.structs.replace(node, http=msgspec.structs.replace(http, http_listener=text))
+
+
+def _http_is_in_the_way(nodes: Sequence[BrokerConfig]) -> bool:
+    taken = {listener.port for node in nodes for listener in node.listeners}
+    served = (parse_http_listener(node.http.http_listener) for node in nodes)
+    return any(address is not None and address[1] in taken for address in served)
+
+
+def _asked_for_http(config: BrokerConfig) -> list[Listener]:
+    """Where HTTP must be served: at an address that nobody named it need not be."""
+    address = parse_http_listener(config.http.http_listener)
+    return [] if address is None or config.http.is_given_by_default else [Listener(HTTP, *address)]
+
+
 def _further(listeners: Sequence[Listener], number: int) -> list[Listener]:
     found = [
         msgspec.structs.replace(listener, port=listener.port + number - 1 if listener.port else 0)
@@ -160,7 +188,7 @@ def _check_ports(nodes: Sequence[BrokerConfig]) -> None:
     """Refuse two processes, or two listeners of one, on the same port."""
     owners: dict[int, str] = {}
     for number, config in enumerate(nodes, start=1):
-        for listener in config.listeners:
+        for listener in (*config.listeners, *_asked_for_http(config)):
             who = f"{listener.name} of process {number}"
             if listener.port and listener.port in owners:
                 raise InvalidConfig(
@@ -173,10 +201,12 @@ def _check_ports(nodes: Sequence[BrokerConfig]) -> None:
 def check_free(nodes: Sequence[BrokerConfig]) -> None:
     """Refuse addresses that something else listens on, before any process is started."""
     for number, config in enumerate(nodes, start=1):
-        for listener in config.listeners:
+        for listener in (*config.listeners, *_asked_for_http(config)):
             if listener.port and not is_free(listener.host, listener.port):
                 why = os.strerror(errno.EADDRINUSE)
-                if config.is_for_controllers(listener.name) and listener.host == LOCAL:
+                if listener.name == HTTP:
+                    what = f"--processes {len(nodes)} serves HTTP at so many ports in a row; name others: http.listener"
+                elif config.is_for_controllers(listener.name) and listener.host == LOCAL:
                     what = f"the port of {nodes[0].log_dirs[0]}/{DIRECTORY}/{PORT_FILE}, unless the settings name it"
                 else:
                     what = f"--processes {len(nodes)} takes so many ports in a row; name others with --listen"

@@ -2,16 +2,26 @@
 
 from collections.abc import Sequence
 
+from barnabas.cli.console_process import ConsoleProcess
 from barnabas.cli.processes.child import ServeNode
 from barnabas.cli.processes.plan import check_free, plan
 from barnabas.cli.processes.supervisor import Supervisor
 from barnabas.cli.service_manager import READY, notify
 from barnabas.runtime.dir_lock import DirLock
 from barnabas.services.settings.broker_config import BrokerConfig
+from barnabas.services.settings.catalogue.http_settings import OFF, parse_http_listener
 
 
-def serve_processes(config: BrokerConfig, count: int, serve_node: ServeNode) -> None:
+def serve_processes(
+    config: BrokerConfig, count: int, serve_node: ServeNode, console: ConsoleProcess | None = None
+) -> None:
     """Run so many processes until SIGTERM or SIGINT; exits with the code of one that could not start."""
+
+    def begin(nodes: Sequence[BrokerConfig]) -> None:
+        _say_ready(nodes)
+        if console is not None:  # it says itself when it is ready: nothing here waits, nor has threads
+            console.start([parse_http_listener(each.http.http_listener) for each in nodes])
+
     lock = DirLock(config.log_dirs[0])
     lock.take()  # or it is said whose the directory is, and not that a port of theirs is not free
     try:
@@ -19,7 +29,11 @@ def serve_processes(config: BrokerConfig, count: int, serve_node: ServeNode) -> 
         check_free(nodes)
     finally:
         lock.release()
-    code = Supervisor(nodes, serve_node, _say_ready).run()
+    try:
+        code = Supervisor(nodes, serve_node, begin).run()
+    finally:
+        if console is not None:
+            console.stop()
     if code:
         raise SystemExit(code)
 
@@ -32,6 +46,9 @@ def _say_ready(nodes: Sequence[BrokerConfig]) -> None:
         f"(data in {nodes[0].log_dirs[0]})",
         flush=True,
     )
+    served = [f"http://{each.http.http_listener}" for each in nodes if each.http.http_listener not in (None, OFF)]
+    if served:
+        print(f"HTTP: {' '.join(served)}", flush=True)
     notify(READY, f"ready on {addresses}")
 
 

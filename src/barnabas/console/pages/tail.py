@@ -10,7 +10,7 @@ import msgspec
 from nicegui import background_tasks, events, ui
 
 from barnabas.console import models, showing, widgets
-from barnabas.console.api import ApiError, Event, NeedsLogin, part
+from barnabas.console.api import ApiError, Event, NeedsLogin, part, read
 from barnabas.console.pages.messages import COLUMNS
 from barnabas.console.pages.record import row, show_record
 from barnabas.console.paging import topic_address
@@ -21,6 +21,8 @@ SHOWN: Final = 100
 WAITING: Final = 1000
 SHOW_S: Final = 0.7
 AGAIN_S: Final = 2.0
+AGAIN: Final = ("node_stopping", "failed")
+"""Reasons for the end of a stream after which another may begin."""
 
 
 class _Dropped(msgspec.Struct):
@@ -141,8 +143,10 @@ async def _follow(view: View, topic: str, ring: Ring, filters: list[str]) -> Non
                 async for event in stream:
                     ring.take(event)
                     if event.kind == "end":
-                        view.say_away("The topic was deleted")
-                        return
+                        ended = read(event.data.encode(), models.TailEnd)
+                        view.say_away(ended.message)
+                        if ended.reason not in AGAIN:
+                            return
         except NeedsLogin as error:
             view.say_away(f"{error}; load this page again")
             return

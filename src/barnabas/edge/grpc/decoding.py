@@ -3,13 +3,14 @@
 Pure and possibly long: it runs on a thread.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from barnabas.core.errors import BarnabasError, CorruptRecord
 from barnabas.core.records.batch import Buffer, Codec, check_crc, iter_whole_batches
+from barnabas.core.records.hidden import Hidden
 from barnabas.core.records.record import Record, decode_record, iter_records
 from barnabas.edge.grpc.statuses import NoSuchRecord
 from barnabas.v1 import bus_pb2
@@ -42,9 +43,9 @@ def decode_fetched(
     """The records from an offset on, at most `MAX_RECORDS`; those of aborted transactions are left out."""
     records: list[bus_pb2.Record] = []
     next_offset = start_offset
-    hidden = _Aborted(aborted if is_committed else ())
+    hidden = Hidden(aborted if is_committed else ())
     for position, header in iter_whole_batches(data):
-        is_hidden = hidden.hides(header.producer_id, header.last_offset, header.is_control, header.is_transactional)
+        is_hidden = hidden.hides(header)
         if header.last_offset >= start_offset:
             check_crc(data, position, header)
             if not is_hidden:
@@ -61,9 +62,9 @@ def decode_one(
     data: Buffer, *, offset: int, aborted: Sequence[tuple[int, int]] = (), is_committed: bool = True
 ) -> bus_pb2.Record:
     """The record at an offset; refused if the log has none there that may be seen."""
-    hidden = _Aborted(aborted if is_committed else ())
+    hidden = Hidden(aborted if is_committed else ())
     for position, header in iter_whole_batches(data):
-        is_hidden = hidden.hides(header.producer_id, header.last_offset, header.is_control, header.is_transactional)
+        is_hidden = hidden.hides(header)
         if header.last_offset < offset:
             continue
         if is_hidden or header.base_offset > offset:
@@ -76,24 +77,6 @@ def decode_one(
     raise NoSuchRecord(
         f"there is no record at offset {offset}: it was compacted, is a marker, or its transaction was aborted"
     )
-
-
-class _Aborted:
-    """Which batches belong to aborted transactions. To be asked of every batch, in order."""
-
-    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
-        self._coming: Iterator[tuple[int, int]] = iter(sorted(aborted, key=lambda each: each[1]))
-        self._next = next(self._coming, None)
-        self._open: set[int] = set()
-
-    def hides(self, producer_id: int, last_offset: int, is_control: bool, is_transactional: bool) -> bool:
-        while self._next is not None and self._next[1] <= last_offset:
-            self._open.add(self._next[0])
-            self._next = next(self._coming, None)
-        if is_control:
-            self._open.discard(producer_id)  # its marker: the transaction ends here
-            return True
-        return is_transactional and producer_id in self._open
 
 
 def _message(record: Record) -> bus_pb2.Record:

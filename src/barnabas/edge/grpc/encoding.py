@@ -6,9 +6,9 @@ possibly long: large requests are encoded on a thread.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from barnabas.core.errors import InvalidRecord, InvalidRequest, UnknownTopicOrPartition
+from barnabas.core.errors import BarnabasError, InvalidRecord, InvalidRequest, UnknownTopicOrPartition
 from barnabas.core.records.batch import Codec, read_header, seal, write_header
 from barnabas.core.records.murmur2 import partition_for_key
 from barnabas.core.records.record import Record, encode_batch
@@ -20,6 +20,7 @@ MAX_RECORDS: Final = 10_000
 """Of one request: each has an outcome of its own in the answer, which takes the loop a microsecond."""
 MANY_RECORDS: Final = 1_000
 """More are encoded on a thread."""
+NO_PARTITION: Final = -1
 _OVERHEAD: Final = 24  # lengths, deltas: an upper bound for most records
 
 CODECS: Final = {
@@ -57,17 +58,28 @@ def codec_of(compression: int) -> Codec:
     return codec
 
 
+class Chosen(NamedTuple):
+    """The partition of each record of a request, or why it has none."""
+
+    partitions: list[int]  # NO_PARTITION of those that are refused
+    refused: dict[int, BarnabasError]  # by their places in the request
+
+
 def choose_partitions(
     records: Sequence[bus_pb2.NewRecord], *, partition_count: int, turn: int, is_round_robin: bool
-) -> list[int]:
-    """The partition of each record. `turn` counts the requests: the same turn gives the same partitions."""
-    chosen = []
+) -> Chosen:
+    """The partition of each record. `turn` counts the requests: the same turn gives the same partitions.
+
+    A record that cannot be written is refused by itself: the others of its request are none the worse for it.
+    """
+    chosen: list[int] = []
+    refused: dict[int, BarnabasError] = {}
     for at, record in enumerate(records):
-        if record.HasField("partition"):
-            if not 0 <= record.partition < partition_count:
-                raise UnknownTopicOrPartition(
-                    f"record {at} names partition {record.partition}; the topic has {partition_count}"
-                )
+        refusal = _refusal(record, at, partition_count)
+        if refusal is not None:
+            refused[at] = refusal
+            chosen.append(NO_PARTITION)
+        elif record.HasField("partition"):
             chosen.append(record.partition)
         elif record.HasField("key"):
             chosen.append(partition_for_key(record.key, partition_count))
@@ -75,7 +87,17 @@ def choose_partitions(
             chosen.append((turn + at) % partition_count)
         else:
             chosen.append(turn % partition_count)
-    return chosen
+    return Chosen(chosen, refused)
+
+
+def _refusal(record: bus_pb2.NewRecord, at: int, partition_count: int) -> BarnabasError | None:
+    if record.HasField("partition") and not 0 <= record.partition < partition_count:
+        return UnknownTopicOrPartition(
+            f"record {at} names partition {record.partition}; the topic has {partition_count}"
+        )
+    if record.timestamp_ms < 0:
+        return InvalidRecord(f"record {at} has a timestamp of {record.timestamp_ms}, before 1970")
+    return None
 
 
 def encode_batches(
@@ -87,13 +109,15 @@ def encode_batches(
     max_batch_bytes: int = MAX_BATCH_BYTES,
     total_bytes: int | None = None,
 ) -> list[NewBatch]:
-    """The batches of a request, those of each partition in the order of its records. `total_bytes`: at most so many are
-    in all the records; if that fits into one batch, nobody has to count.
+    """The batches of a request, those of each partition in the order of its records; those without one are left out.
+
+    `total_bytes`: at most so many are in all the records; if that fits into one batch, nobody has to count.
     """
     fits = total_bytes is not None and total_bytes + len(records) * _OVERHEAD <= max_batch_bytes
     places: dict[int, list[int]] = {}
     for at, partition in enumerate(partitions):
-        places.setdefault(partition, []).append(at)
+        if partition != NO_PARTITION:
+            places.setdefault(partition, []).append(at)
     return [
         _encode(records, partition, some, now_ms=now_ms, codec=codec)
         for partition, all_of_it in places.items()
@@ -124,18 +148,15 @@ def size_of(record: bus_pb2.NewRecord | bus_pb2.Record) -> int:
 def _encode(
     records: Sequence[bus_pb2.NewRecord], partition: int, places: list[int], *, now_ms: int, codec: Codec
 ) -> NewBatch:
-    made = [_record(records[at], at=at, offset=offset, now_ms=now_ms) for offset, at in enumerate(places)]
+    made = [_record(records[at], offset=offset, now_ms=now_ms) for offset, at in enumerate(places)]
     return NewBatch(partition, encode_batch(made, codec=codec), places)
 
 
-def _record(record: bus_pb2.NewRecord, *, at: int, offset: int, now_ms: int) -> Record:
+def _record(record: bus_pb2.NewRecord, *, offset: int, now_ms: int) -> Record:
     has, headers = record.HasField, record.headers
-    timestamp = record.timestamp_ms if has("timestamp_ms") else now_ms
-    if timestamp < 0:
-        raise InvalidRecord(f"record {at} has a timestamp of {timestamp}, before 1970")
     return Record(
         offset,
-        timestamp,
+        record.timestamp_ms if has("timestamp_ms") else now_ms,
         record.key if has("key") else None,
         record.value if has("value") else None,
         tuple((each.key, each.value if each.HasField("value") else None) for each in headers) if headers else (),

@@ -9,6 +9,7 @@ acknowledgements; anything else waits until all before it is settled.
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,9 +17,17 @@ from barnabas.core.access.resources import CLUSTER, Operation
 from barnabas.core.errors import BarnabasError, InvalidRequest, RequestTimedOut
 from barnabas.core.metadata.topics import NewTopic
 from barnabas.core.model import TopicPartition
-from barnabas.core.records.batch import Codec
+from barnabas.core.records.batch import HEADER_SIZE, Codec
 from barnabas.edge.grpc.calls import LARGE_BYTES, Call, pause
-from barnabas.edge.grpc.encoding import MANY_RECORDS, MAX_RECORDS, NewBatch, choose_partitions, codec_of, encode_batches
+from barnabas.edge.grpc.encoding import (
+    MANY_RECORDS,
+    MAX_BATCH_BYTES,
+    MAX_RECORDS,
+    NewBatch,
+    choose_partitions,
+    codec_of,
+    encode_batches,
+)
 from barnabas.edge.grpc.routing import PASSING, RETRY_S, Routes
 from barnabas.edge.grpc.statuses import error_of
 from barnabas.edge.grpc.tokens import Producer, resume
@@ -153,14 +162,28 @@ class Producing:
             raise InvalidRequest(f"a request has {len(records)} records; the maximum is {MAX_RECORDS}")
         count, now_ms = len(self._broker.image.get_topic(wish.topic).partitions), self._broker.clock.now_ms()
 
-        def encode() -> list[NewBatch]:
+        # A record that is larger than the topic takes must not be in one batch with others.
+        allowed = self._broker.served.get(wish.topic).config.log.max_message_bytes
+        most = max(min(MAX_BATCH_BYTES, allowed - HEADER_SIZE), 1)
+
+        def encode() -> tuple[list[NewBatch], Mapping[int, BarnabasError]]:
             chosen = choose_partitions(records, partition_count=count, turn=turn, is_round_robin=wish.is_round_robin)
-            return encode_batches(records, chosen, now_ms=now_ms, codec=wish.codec, total_bytes=total_bytes)
+            batches = encode_batches(
+                records,
+                chosen.partitions,
+                now_ms=now_ms,
+                codec=wish.codec,
+                max_batch_bytes=most,
+                total_bytes=total_bytes,
+            )
+            return batches, chosen.refused
 
         is_long = is_large or len(records) > MANY_RECORDS
-        batches = await self._broker.threads.compute.run(encode) if is_long else encode()
-        size = sum(len(each.data) for each in batches)
-        return _Sending(batches, [_NOT_YET] * len(records), timeout_ms, size=size)
+        batches, refused = await self._broker.threads.compute.run(encode) if is_long else encode()
+        outcomes = [_NOT_YET] * len(records)
+        for at, error in refused.items():
+            outcomes[at] = bus_pb2.RecordOutcome(partition=-1, offset=-1, error=error_of(error))
+        return _Sending(batches, outcomes, timeout_ms, size=sum(len(each.data) for each in batches))
 
     def begin(self, session: Session, wish: Wish, sending: _Sending, producer: Producer | None) -> bool:
         """Append all batches, if they are for partitions that are led here and nothing has to be waited for first.

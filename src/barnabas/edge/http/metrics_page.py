@@ -21,8 +21,12 @@ with `/metrics?partitions=1`, or always with `metrics.partitions.enable=true`. A
 `metrics.max.series` numbers: those with many labels are left out first, and `barnabas_metrics_series_dropped` says how
 many. Client ids are no labels: there is no end to them.
 
-The lag of a group is told by the node that coordinates it, measured every 15 seconds. Markers of transactions are no
-lag. The lag in seconds is the age of the first record that the group has not read, by its timestamp.
+The lag of a group is told by the node that coordinates it, measured every 15 seconds. It is the number of records that
+the group has yet to read, up to the last stable offset: 0 once everything was read. Markers of transactions, and
+records of transactions that were aborted, are no lag, though they have offsets, which Kafka's own tools count; nobody
+looks for them further than 16 KiB after the committed offset. `barnabas group describe`, the HTTP API, the console and
+pipelines count in the same way. The lag in seconds is the age of the first record that the group has not read, by its
+timestamp.
 
 `deploy/prometheus` has a configuration and alerts, `deploy/grafana/barnabas.json` a dashboard.
 """

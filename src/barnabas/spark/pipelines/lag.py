@@ -9,6 +9,7 @@ import re
 from typing import Any, TypeAlias
 
 from barnabas.client.contact import reach
+from barnabas.client.lag import measure
 from barnabas.client.settings import Settings
 from barnabas.client.topics import EARLIEST, LATEST, Topics
 from barnabas.core.model import TopicPartition
@@ -67,10 +68,12 @@ def _reads(source: TopicSource, topic: str) -> bool:
 
 def _behind(bootstrap: str, topic: str, reached: dict[int, int]) -> int:
     reach(bootstrap)
-    topics = Topics(Settings(bootstrap).admin(), _TIMEOUT_S)
+    settings = Settings(bootstrap)
+    topics = Topics(settings.admin(), _TIMEOUT_S)
     keys = [TopicPartition(topic, each) for each in topics.partition_ids(topic)]
     starts, ends = topics.offsets_of(keys, EARLIEST), topics.offsets_of(keys, LATEST)
-    return sum(max(ends[key] - max(reached.get(key.partition, 0), starts[key]), 0) for key in keys)
+    unread = measure(settings, {key: reached.get(key.partition, 0) for key in keys}, starts, ends)
+    return sum(each.lag for each in unread.values())
 
 
 def _parsed(line: str) -> dict[str, Any]:

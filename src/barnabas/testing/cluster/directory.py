@@ -20,6 +20,7 @@ from barnabas.testing.cluster.processes import ProcessKey
 
 STATE: Final = "cluster.json"
 LOCK: Final = "cluster.lock"
+CONSOLE_LOG: Final = "console.log"
 CONTROLLER: Final = "CONTROLLER"
 
 
@@ -33,11 +34,24 @@ class NodeState(msgspec.Struct, kw_only=True):
     host: str = HOST
     rack: str | None = None
     is_voter: bool = True
+    http: str | None = None
+    """Where it serves HTTP, as host:port; None: nowhere, or where the settings of all say."""
     process: ProcessKey | None = None
 
     @property
     def bootstrap(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+class ConsoleState(msgspec.Struct, kw_only=True):
+    """The web console of a cluster: where it listens, and its process."""
+
+    listen: str
+    process: ProcessKey | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.listen}"
 
 
 class ClusterState(msgspec.Struct, kw_only=True):
@@ -47,6 +61,7 @@ class ClusterState(msgspec.Struct, kw_only=True):
     nodes: list[NodeState]
     next_id: int
     settings: dict[str, str] = {}
+    console: ConsoleState | None = None
 
     def node(self, node_id: int) -> NodeState:
         """One node; refused if there is none of this id."""
@@ -58,7 +73,8 @@ class ClusterState(msgspec.Struct, kw_only=True):
 
     @property
     def ports(self) -> set[int]:
-        return {port for each in self.nodes for port in (each.port, each.controller_port)}
+        http = [int(each.http.rpartition(":")[2]) for each in self.nodes if each.http is not None]
+        return {*http, *(port for each in self.nodes for port in (each.port, each.controller_port))}
 
 
 class ClusterDirectory:
@@ -79,6 +95,10 @@ class ClusterDirectory:
 
     def log(self, node_id: int) -> Path:
         return self.node_dir(node_id) / "node.log"
+
+    @property
+    def console_log(self) -> Path:
+        return self.path / CONSOLE_LOG
 
     def properties(self, node_id: int) -> Path:
         return self.node_dir(node_id) / "node.properties"
@@ -147,25 +167,27 @@ class ClusterDirectory:
             "controller.quorum.bootstrap.servers": controllers,
             "log.dirs": str(self.data_dir(node.node_id)),
         }
-        http = {"http.listener": "off"}  # else one of the nodes would take the default address
+        off = {"http.listener": "off"}  # else one of the nodes would take the default address
+        http = {} if node.http is None else {"http.listener": node.http}
         rack = {} if node.rack is None else {"broker.rack": node.rack}
-        return {**http, **state.settings, **own, **rack}
-
-    def last_line(self, node_id: int) -> str:
-        """The last line that a node wrote."""
-        try:
-            with self.log(node_id).open("rb") as log:
-                log.seek(max(log.seek(0, os.SEEK_END) - 4096, 0))
-                lines = log.read().decode("utf-8", "replace").strip().splitlines()
-        except FileNotFoundError:
-            lines = []
-        return lines[-1].strip() if lines else "its log is empty"
+        return {**off, **state.settings, **own, **http, **rack}
 
     def delete(self) -> None:
         """Remove what belongs to the cluster, and the directory, unless there is something else in it."""
         for each in self.path.glob("node-*"):
             shutil.rmtree(each)
-        for name in (STATE, LOCK):
+        for name in (STATE, LOCK, CONSOLE_LOG):
             (self.path / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.path.rmdir()
+
+
+def last_line(log: Path) -> str:
+    """The last line that a process wrote to its log."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - 4096, 0))
+            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    except FileNotFoundError:
+        lines = []
+    return lines[-1].strip() if lines else "its log is empty"

@@ -16,8 +16,16 @@ from barnabas.client.cluster_admin import ClusterAdmin
 from barnabas.client.settings import Settings
 from barnabas.core.errors import BarnabasError, BrokerIdNotRegistered, RequestTimedOut
 from barnabas.core.uuids import parse_id
-from barnabas.testing.cluster.directory import CONTROLLER, ClusterDirectory, ClusterState, NodeState
+from barnabas.testing.cluster.directory import (
+    CONTROLLER,
+    ClusterDirectory,
+    ClusterState,
+    ConsoleState,
+    NodeState,
+    last_line,
+)
 from barnabas.testing.cluster.forming import check_settings, format_node, new_state, one_more
+from barnabas.testing.cluster.ports import HOST, find_free, is_free
 from barnabas.testing.cluster.processes import POLL_S, Condition, ProcessKey
 from barnabas.testing.cluster.removing import check_majority, check_replicas, left_short
 from barnabas.testing.cluster.starting import Starter
@@ -26,12 +34,25 @@ START_TIMEOUT_S: Final = 60.0
 STOP_GRACE_S: Final = 30.0
 MOST_VOTERS: Final = 5
 """A node that is added becomes a voter while there are fewer: more make each decision slower, and little safer."""
+CONSOLE_PORT: Final = 9645
 _READY: Final = b" is ready on "
 
 
 def condition_of(node: NodeState) -> Condition:
     """What the process of a node does."""
     return Condition.STOPPED if node.process is None else node.process.condition
+
+
+def _is_running(process: ProcessKey | None) -> bool:
+    return process is not None and process.condition is not Condition.STOPPED
+
+
+def _console_address(state: ClusterState, earlier: ConsoleState | None) -> str:
+    """Where a console listens if nobody says: where it did, at its usual port, or at a free one."""
+    if earlier is not None:
+        return earlier.listen
+    port = CONSOLE_PORT if CONSOLE_PORT not in state.ports and is_free(CONSOLE_PORT) else find_free(1, state.ports)[0]
+    return f"{HOST}:{port}"
 
 
 class LocalCluster:
@@ -50,6 +71,17 @@ class LocalCluster:
     def bootstrap(self) -> str:
         """The addresses of all nodes, for clients."""
         return ",".join(each.bootstrap for each in self.state.nodes)
+
+    @property
+    def http(self) -> list[str]:
+        """Where the nodes serve HTTP, those that do."""
+        return [f"http://{each.http}" for each in self.state.nodes if each.http is not None]
+
+    @property
+    def console_url(self) -> str | None:
+        """Where the console is; None if it does not run."""
+        console = self.state.console
+        return console.url if console is not None and _is_running(console.process) else None
 
     def running(self) -> list[NodeState]:
         """The nodes whose process runs and is not paused."""
@@ -72,9 +104,10 @@ class LocalCluster:
         racks: Sequence[str] = (),
         settings: Mapping[str, str] | None = None,
         hosts: Sequence[str] = (),
+        with_http: bool = False,
     ) -> None:
         """Make a cluster of so many nodes, at these addresses if any are named; none is started."""
-        state = new_state(count, port=port, racks=racks, settings=settings, hosts=hosts)
+        state = new_state(count, port=port, racks=racks, settings=settings, hosts=hosts, with_http=with_http)
         check_settings(self.directory, state)
         self.directory.create(state)
         for node in state.nodes:
@@ -88,7 +121,7 @@ class LocalCluster:
                 self._say(f"node {node_id}: started; it will serve when a majority of the voters runs")
             return
         for node_id, (process, position) in begun.items():
-            self._wait_ready(node_id, process, position)
+            self._wait_ready(f"node {node_id}", self.directory.log(node_id), process, position)
             self._say(f"node {node_id}: ready on {self.state.node(node_id).bootstrap}")
         self.wait_serving(begun)
 
@@ -114,9 +147,9 @@ class LocalCluster:
         voters = [each for each in self.state.nodes if each.is_voter]
         return 2 * sum(condition_of(each) is Condition.RUNNING for each in voters) > len(voters)
 
-    def _wait_ready(self, node_id: int, process: ProcessKey, position: int) -> None:
+    def _wait_ready(self, what: str, log: Path, process: ProcessKey, position: int) -> None:
+        """Return when a process has written that it is ready, after a position of its log."""
         deadline = time.monotonic() + START_TIMEOUT_S
-        log = self.directory.log(node_id)
         while True:
             has_ended = process.condition is Condition.STOPPED
             with log.open("rb") as file:
@@ -124,11 +157,10 @@ class LocalCluster:
                 if _READY in file.read():
                     return
             if has_ended:
-                raise BarnabasError(f"node {node_id} did not start: {self.directory.last_line(node_id)} (log: {log})")
+                raise BarnabasError(f"{what} did not start: {last_line(log)} (log: {log})")
             if time.monotonic() > deadline:
                 raise RequestTimedOut(
-                    f"node {node_id} is not ready after {START_TIMEOUT_S:.0f} s: "
-                    f"{self.directory.last_line(node_id)} (log: {log})"
+                    f"{what} is not ready after {START_TIMEOUT_S:.0f} s: {last_line(log)} (log: {log})"
                 )
             time.sleep(POLL_S)
 
@@ -147,6 +179,34 @@ class LocalCluster:
                         f"node {node.node_id} does not know of node {min(missing)} as one that serves"
                     )
                 time.sleep(POLL_S)
+
+    # The console
+
+    def start_console(self, listen: str | None = None) -> str:
+        """Start the web console on the HTTP of all nodes, unless it runs; returns where it is, once pages answer."""
+        with self.directory.changing() as state:
+            console = state.console
+            if console is not None and _is_running(console.process):
+                self._say(f"console: running already on {console.url}")
+                return console.url
+            if not self.http:
+                raise BarnabasError("the nodes serve no HTTP, which the console needs: make a cluster that does")
+            console = state.console = ConsoleState(listen=listen or _console_address(state, console))
+            log = self.directory.console_log
+            position = log.stat().st_size if log.exists() else 0
+            apis = [part for url in self.http for part in ("--api", url)]
+            command = [sys.executable, "-m", "barnabas.cli.main", "console", *apis, "--listen", console.listen]
+            pid = self._starter.start(command, log)
+            process = console.process = ProcessKey.of(pid) or ProcessKey(pid, "")
+        self._wait_ready("the console", log, process, position)
+        self._say(f"console: ready on {console.url}")
+        return console.url
+
+    def stop_console(self) -> None:
+        """Stop the console, if it runs."""
+        console = self.state.console
+        if console is not None and console.process is not None:
+            console.process.end(STOP_GRACE_S)
 
     # Signals
 
@@ -173,7 +233,8 @@ class LocalCluster:
         return node.process
 
     def stop_all(self) -> None:
-        """Have every node stop cleanly, all at the same time."""
+        """Have every node stop cleanly, all at the same time; the console first."""
+        self.stop_console()
         processes = [each.process for each in self.state.nodes if each.process is not None]
         for process in processes:
             process.send(signal.SIGTERM)

@@ -29,6 +29,17 @@ def find_free(count: int, taken: Collection[int] = ()) -> list[int]:
     raise AddressNotAvailable(f"there are no {count} free ports between {LOWEST} and {HIGHEST}")
 
 
+def find_row(count: int, taken: Collection[int] = ()) -> list[int]:
+    """So many ports in a row that nobody listens on, none of `taken`."""
+    dice = random.SystemRandom()
+    for _ in range(_TRIES):
+        first = dice.randrange(LOWEST, HIGHEST - count)
+        row = list(range(first, first + count))
+        if not any(port in taken for port in row) and all(map(is_free, row)):
+            return row
+    raise AddressNotAvailable(f"there are no {count} free ports in a row between {LOWEST} and {HIGHEST}")
+
+
 def is_free(port: int) -> bool:
     """Whether a node could listen on a port now."""
     with socket.socket() as probe:

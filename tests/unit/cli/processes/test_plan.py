@@ -3,6 +3,7 @@
 import socket
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from barnabas.cli.processes.plan import check_count, controller_port, plan
@@ -68,6 +69,24 @@ def test_each_serves_grpc_at_a_port_of_its_own(data: str) -> None:
     assert [each.grpc.address for each in (first, second, third)] == [
         ("127.0.0.1", port) for port in (9195, 9196, 9197)
     ]
+
+
+def test_each_serves_http_at_a_port_of_its_own(data: str) -> None:
+    nodes = plan(config_of(data, http_listener="127.0.0.1:9744"), 3)
+
+    assert [each.http.http_listener for each in nodes] == [f"127.0.0.1:{port}" for port in (9744, 9745, 9746)]
+    assert [each.http.http_listener for each in plan(config_of(data, http_listener="off"), 2)] == ["off", "off"]
+
+
+def test_http_that_nobody_asked_for_is_in_nobodys_way(data: str) -> None:
+    config = config_of(data, listeners="PLAINTEXT://127.0.0.1:9643")
+    by_default = msgspec.structs.replace(config.http, http_listener="127.0.0.1:9644", is_given_by_default=True)
+
+    nodes = plan(msgspec.structs.replace(config, http=by_default), 2)
+
+    assert [each.http.http_listener for each in nodes] == [None, None]
+    with pytest.raises(InvalidConfig, match="port 9643 would be that of both PLAINTEXT of process 1 and HTTP"):
+        plan(config_of(data, listeners="PLAINTEXT://127.0.0.1:9643", http_listener="127.0.0.1:9643"), 2)
 
 
 def test_in_a_cluster_of_several_machines_the_others_know_its_controllers(data: str) -> None:

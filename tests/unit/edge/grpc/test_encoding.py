@@ -45,15 +45,34 @@ def test_a_key_goes_where_librdkafka_sends_it(key: bytes, count: int) -> None:
 
 def test_partitions_are_chosen_by_name_key_turn_or_round() -> None:
     def choose(record: bus_pb2.NewRecord, turn: int = 4, *, is_round_robin: bool = False) -> list[int]:
-        return choose_partitions([record] * 3, partition_count=3, turn=turn, is_round_robin=is_round_robin)
+        chosen = choose_partitions([record] * 3, partition_count=3, turn=turn, is_round_robin=is_round_robin)
+        assert not chosen.refused
+        return chosen.partitions
 
     assert choose(bus_pb2.NewRecord(partition=2, key=b"k")) == [2, 2, 2]
     assert choose(bus_pb2.NewRecord(key=b"k")) == [partition_for_key(b"k", 3)] * 3
     assert choose(bus_pb2.NewRecord()) == [1, 1, 1]
     assert choose(bus_pb2.NewRecord(), is_round_robin=True) == [1, 2, 0]
-    for partition in (3, -1):
-        with pytest.raises(UnknownTopicOrPartition):
-            choose(bus_pb2.NewRecord(partition=partition))
+
+
+def test_a_record_that_cannot_be_written_is_refused_by_itself() -> None:
+    some = [
+        bus_pb2.NewRecord(partition=3),
+        bus_pb2.NewRecord(partition=1, value=b"good"),
+        bus_pb2.NewRecord(partition=-1),
+        bus_pb2.NewRecord(timestamp_ms=-5),
+    ]
+
+    chosen = choose_partitions(some, partition_count=3, turn=0, is_round_robin=False)
+
+    assert chosen.partitions == [-1, 1, -1, -1]
+    assert [type(chosen.refused[at]) for at in (0, 2, 3)] == [
+        UnknownTopicOrPartition,
+        UnknownTopicOrPartition,
+        InvalidRecord,
+    ]
+    (batch,) = encode_batches(some, chosen.partitions, now_ms=0, codec=Codec.NONE)
+    assert (batch.partition, batch.places) == (1, [1])
 
 
 def test_batches_keep_to_a_size_and_the_order_of_records() -> None:
@@ -67,9 +86,7 @@ def test_batches_keep_to_a_size_and_the_order_of_records() -> None:
     assert all(len(batch.places) <= 4 for batch in batches)
 
 
-def test_what_cannot_be_written_is_refused() -> None:
-    with pytest.raises(InvalidRecord):
-        encode_batches([bus_pb2.NewRecord(timestamp_ms=-5)], [0], now_ms=0, codec=Codec.NONE)
+def test_an_unknown_compression_is_refused() -> None:
     with pytest.raises(InvalidRequest):
         codec_of(77)
 

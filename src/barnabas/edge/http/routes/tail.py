@@ -3,11 +3,15 @@
 The id of an event says where each partition is, so that a client which lost the connection goes on from there
 (`Last-Event-ID`). A client that cannot keep up misses records, and is told how many. Nothing is kept for anybody: the
 loop below looks where the logs end twice a second, and reads what is new.
+
+The last event is `end`, with the reason, whenever it is this side that ends the stream; so a stream without it was cut
+off on its way, and goes on if the client comes again.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -20,8 +24,9 @@ from barnabas.core.model import TopicPartition
 from barnabas.edge.http.calling import Call, Param, Route, whole
 from barnabas.edge.http.contents import Form, record_of
 from barnabas.edge.http.context import Context
-from barnabas.edge.http.problems import HttpRefusal, bad, problem_of
+from barnabas.edge.http.problems import HttpRefusal, Problem, bad, problem_of
 from barnabas.edge.http.routes.records import FILTERS, chosen_partitions, filter_texts, form_of, within_quota
+from barnabas.edge.http.tokens import NotAuthenticated
 from barnabas.services.browsing import Browser, Span, Wanted
 from barnabas.services.call_quotas import Use
 from barnabas.services.offsets import LATEST
@@ -79,6 +84,23 @@ def write_id(position: Mapping[int, int]) -> str:
     return ",".join(f"{index}:{offset}" for index, offset in sorted(position.items()))
 
 
+class Reason(StrEnum):
+    """Why a stream ends."""
+
+    TOPIC_DELETED = "topic_deleted"
+    NODE_STOPPING = "node_stopping"
+    """Come again, to this node or another."""
+    REFUSED = "refused"
+    """Who reads may not any more: a log-in has ended, an ACL was taken away."""
+    FAILED = "failed"
+
+
+def end_event(reason: Reason, message: str, problem: Problem | None = None) -> bytes:
+    """The last event of a stream."""
+    told = {"reason": reason, "message": message, **({} if problem is None else msgspec.structs.asdict(problem))}
+    return b"event: end\ndata: " + msgspec.json.encode(told) + b"\n\n"
+
+
 class Tail:
     """One stream."""
 
@@ -96,6 +118,7 @@ class Tail:
         self._context = context
         self._session = session
         self._topic = topic
+        self._topic_id = context.broker.image.get_topic(topic).topic_id
         self._names = [TopicPartition(topic, number) for number in numbers]
         self._wanted = Wanted(limit=PER_LOOK, is_committed=is_committed, passes=passes, max_s=LOOK_S)
         self._form: Form = form
@@ -117,35 +140,49 @@ class Tail:
         }
 
     async def events(self) -> AsyncIterator[bytes]:
-        """The events, until the client is gone or the topic is."""
-        loop = asyncio.get_running_loop()
+        """The events, until the client is gone, or there is a reason to end."""
         self._context.tails += 1
         try:
-            yield f"retry: 2000\nid: {write_id(self.position)}\nevent: begin\ndata: {{}}\n\n".encode()
-            said_at = loop.time()
-            while self._topic in self._context.broker.image.topics:
-                self._check_session()
-                events = await self._quotas.measure(self._session, self._look_all)
-                for event in events:
-                    yield event
-                    self._quotas.count(self._session, Use.CONSUMING, len(event))
-                await self._wait_admitted()
-                if events:
-                    said_at = loop.time()
-                elif loop.time() - said_at >= ALIVE_S:
-                    yield b": alive\n\n"
-                    said_at = loop.time()
-                if self._context.is_stopping.is_set():
-                    return  # the client comes again, here or to another node
-                if len(events) < PER_LOOK:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(LOOK_S):
-                            await self._context.is_stopping.wait()
-            yield b'event: end\ndata: {"message":"the topic was deleted"}\n\n'
+            async for event in self._events_until_end():
+                yield event
         except BarnabasError as error:
-            yield b"event: end\ndata: " + msgspec.json.encode(problem_of(error)) + b"\n\n"
+            problem = problem_of(error)
+            reason = Reason.FAILED if problem.retriable else Reason.REFUSED
+            yield end_event(reason, str(error), problem)
+        except OSError as error:
+            yield end_event(Reason.FAILED, f"the records cannot be read: {error.strerror or error}")
         finally:
             self._context.tails -= 1
+
+    async def _events_until_end(self) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        yield f"retry: 2000\nid: {write_id(self.position)}\nevent: begin\ndata: {{}}\n\n".encode()
+        said_at = loop.time()
+        while self._is_there():
+            self._check_session()
+            events = await self._quotas.measure(self._session, self._look_all)
+            for event in events:
+                yield event
+                self._quotas.count(self._session, Use.CONSUMING, len(event))
+            await self._wait_admitted()
+            if events:
+                said_at = loop.time()
+            elif loop.time() - said_at >= ALIVE_S:
+                yield b": alive\n\n"
+                said_at = loop.time()
+            if self._context.is_stopping.is_set():
+                yield end_event(Reason.NODE_STOPPING, "the node stops; ask again, here or at another node")
+                return
+            if len(events) < PER_LOOK:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_S):
+                        await self._context.is_stopping.wait()
+        yield end_event(Reason.TOPIC_DELETED, "the topic was deleted")
+
+    def _is_there(self) -> bool:
+        """Whether the topic is, and is the one that it was: not another of the same name."""
+        topic = self._context.broker.image.topics.get(self._topic)
+        return topic is not None and topic.topic_id == self._topic_id
 
     async def _look_all(self) -> list[bytes]:
         return [event async for event in self.look()]
