@@ -94,13 +94,14 @@ class JobReader:
         self._look_up_at = 0.0
         self._leaders: dict[Address, _Leader] = {}
         self._names: Mapping[UUID, str] = {}
-        self._failure: BarnabasError | None = None
+        self._failure: BaseException | None = None
         self._is_stopped = False  # nobody gets another job
         self._is_closing = False
         self._woken, self._waking = socket.socketpair()
         self._waking.setblocking(False)
         self._woken.setblocking(False)
         self._thread = threading.Thread(target=self._run, name="barnabas-queue", daemon=True)
+        self._ended = threading.Event()  # not a join, which a signal may end too early (`queue`)
         self.lost_count = 0
 
     # What other threads call
@@ -114,7 +115,7 @@ class JobReader:
             self._assigned, self._is_known = places, False
         self._wake()
 
-    def fail(self, error: BarnabasError) -> None:
+    def fail(self, error: BaseException) -> None:
         """Nothing more comes: whoever waits gets this."""
         with self._changed:
             self._failure = self._failure or error
@@ -173,13 +174,13 @@ class JobReader:
             self._is_stopped = self._is_closing = True
             self._changed.notify_all()
         self._wake()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(2 * _CLOSE_S)
+        if threading.current_thread() is not self._thread:
+            self._ended.wait(2 * _CLOSE_S)
 
     def _wait_settled(self, job: Job, lock: Lock) -> None:
         deadline = time.monotonic() + _SYNC_S
         while not lock.is_over:
-            if time.monotonic() >= deadline or not self._thread.is_alive():
+            if time.monotonic() >= deadline or self._ended.is_set():
                 raise Unreachable(f"the acknowledgement of {job} was not answered")
             self._changed.wait(_TICK_S)
         if lock.is_lost:
@@ -198,17 +199,23 @@ class JobReader:
             while not self._is_closing and self._failure is None:
                 self._step()
             self._finish()
-        except BarnabasError as error:
+        except BaseException as error:  # also a bug: it is the caller's, and nobody waits for ever
             self.fail(error)
+            if self._is_closing and not isinstance(error, BarnabasError):
+                raise  # no caller waits for jobs any more
         finally:
-            if not self._is_closing:  # a bug must not leave anybody waiting; if it failed before, that counts
-                self.fail(Unreachable(f"the queue of group {self._group!r} has stopped"))
+            self._end()
+
+    def _end(self) -> None:
+        try:
             for leader in list(self._leaders.values()):
                 self._drop(leader)
             self._brokers.close()
             self._asking.close()
             self._woken.close()
             self._waking.close()
+        finally:
+            self._ended.set()
 
     def _step(self) -> None:
         self._find_leaders()

@@ -79,6 +79,17 @@ def test_a_partition_is_assigned_once_its_state_is_made() -> None:
     assert again.initialize == (StateTopic(T, "t", (1,)),)
 
 
+def test_a_member_whose_answer_was_lost_is_told_its_assignment_again() -> None:
+    town = Town()
+    joined = town.beat("a", 0, "t")
+    town.initialize(StateTopic(T, "t", (0, 1)))
+    lost = town.beat("a", joined.member_epoch)
+    again = town.beat("a", joined.member_epoch)
+    assert (again.member_epoch, again.assignment) == (lost.member_epoch, lost.assignment)
+    assert again.assignment is not None
+    assert town.beat("a", again.member_epoch).assignment is None
+
+
 def test_a_group_whose_members_have_left_stays_however_long_it_is_idle() -> None:
     town = Town()
     epoch = town.beat("a", 0, "t").member_epoch
