@@ -62,12 +62,12 @@ class Run:
     """A membership that runs, and what it told."""
 
     def __init__(self, respond: Answer) -> None:
-        self.brokers: Any = FakeBrokers(respond)
+        brokers: Any = FakeBrokers(respond)
         self.assigned: list[frozenset[Place]] = []
         self.failures: list[BaseException] = []
         self.told = threading.Event()
         self.membership = Membership(
-            self.brokers, Member("workers", "me", ["jobs"]), on_assigned=self._assign, on_failure=self._fail
+            brokers, Member("workers", "me", ["jobs"]), on_assigned=self._assign, on_failure=self._fail
         )
 
     def _assign(self, places: frozenset[Place]) -> None:
