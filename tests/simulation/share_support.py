@@ -1,20 +1,26 @@
 """A share group on a whole node in simulation: workers fetch, acknowledge, hang and go while the node is crashed.
 
-`run(seed)` has jobs written and worked off for some virtual seconds of faults. What workers are told is checked as it
-comes (`QueueHistory`). Once the faults are over every job must be done soon, and after a last power cut nothing that
-was acknowledged comes back. A failure names its seed.
+`run(seed)` has jobs written and worked off for some virtual seconds of faults. Some writes to the share coordinator
+come once more, late, as copies do that a leader has sent again. What workers are told is checked as it comes
+(`QueueHistory`). Once the faults are over every job must be done soon, and after a last power cut nothing that was
+acknowledged comes back. A failure names its seed.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
+from barnabas.core.errors import BarnabasError
+from barnabas.core.groups.share.partition import StateWrite
+from barnabas.core.groups.share.persisted import ShareKey
 from barnabas.core.records.batch import iter_batches
 from barnabas.core.records.record import Record, decode_batch, encode_batch
+from barnabas.node import Node
 from barnabas.services.settings.catalogue.group_settings import GroupSettings
 from barnabas.services.settings.catalogue.share_settings import ShareSettings
 from barnabas.testing import wire_client as wire
@@ -38,6 +44,7 @@ GROUP: Final = "workers"
 PARTITIONS: Final = 2
 LOCK_MS: Final = 2000
 LIMIT: Final = 10
+LATE_CHANCE: Final = 0.3  # that a write comes once more after the next one
 GROUP_RESOURCE: Final = 32
 ACCEPT, RELEASE = 1, 2
 INVALID_RECORD_STATE: Final = 121
@@ -112,6 +119,24 @@ class QueueWorld(NodeWorld):
     def _start(self) -> None:
         self.incarnations += 1
         super()._start()
+
+    def _note_ready(self, node: Node) -> None:
+        super()._note_ready(node)
+        assert node.broker is not None
+        states = node.broker.shares.states
+        write, held = states.write, dict[ShareKey, tuple[StateWrite, dict[str, int]]]()
+
+        async def write_and_repeat(key: ShareKey, what: StateWrite, **epochs: int) -> None:
+            await write(key, what, **epochs)
+            if key in held:
+                late, late_epochs = held.pop(key)
+                self.counts["late write"] += 1
+                with suppress(BarnabasError):
+                    await write(key, late, **late_epochs)
+            elif self._random.random() < LATE_CHANCE:
+                held[key] = (what, epochs)
+
+        vars(states)["write"] = write_and_repeat
 
     async def run(self) -> None:
         self._failure = asyncio.get_running_loop().create_future()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.client.processing import Processed as Processed
     from barnabas.client.producers import Delivery as Delivery
     from barnabas.client.producers import Sent as Sent
+    from barnabas.client.queues.job import AckInDoubt as AckInDoubt
     from barnabas.client.queues.job import Job as Job
     from barnabas.client.queues.job import LockLost as LockLost
     from barnabas.client.queues.queue import Queue as Queue
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from barnabas.core.errors import UnknownTopicOrPartition as UnknownTopicOrPartition
 
 __all__ = [
+    "AckInDoubt",
     "BarnabasError",
     "Bus",
     "DamagedBatch",
@@ -116,6 +118,7 @@ _HOMES: Final = {
     "Processed": "barnabas.client.processing",
     "Delivery": "barnabas.client.producers",
     "Sent": "barnabas.client.producers",
+    "AckInDoubt": "barnabas.client.queues.job",
     "Job": "barnabas.client.queues.job",
     "LockLost": "barnabas.client.queues.job",
     "Queue": "barnabas.client.queues.queue",

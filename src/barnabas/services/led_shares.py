@@ -155,6 +155,7 @@ class LedShare:
                 await self.wait_written()
                 if self._share.must_write:
                     raise CoordinatorNotAvailable(f"the start offset of {self.key} cannot be written")
+            self.wake()
         except BarnabasError as error:
             self.close(for_client(error))
 

@@ -2,8 +2,8 @@
 
 A request belongs to a share session. What it acknowledges is written before anything is fetched, so that what a member
 releases may go to itself. Then it acquires from partition after partition, beginning at another one each time; while
-there is nothing, it waits for records to be written, or to come back. Whole batches are sent, as they are on disk, and
-beside them which of their records the member has acquired.
+there is nothing, it waits for records to be written, or to come back, and for partitions to be loaded. Whole batches
+are sent, as they are on disk, and beside them which of their records the member has acquired.
 """
 
 import asyncio
@@ -41,6 +41,7 @@ from barnabas.services.share_sessions import (
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 """Of records in one answer, whatever is asked for: they are in memory until the client has them."""
 MAX_PARTITION_BYTES: Final = 1024 * 1024
+LOAD_WAIT_S: Final = 1.0  # for partitions that are being loaded, however little a client waits
 PASSES_PER_LOOK: Final = 20  # over batches with nothing to deliver, in one look at a partition
 
 RawAcks = Sequence[tuple[int, int, Sequence[int]]]
@@ -197,14 +198,17 @@ class ShareFetch:
         deadline: float,
     ) -> None:
         loop = asyncio.get_running_loop()
+        loaded_by = loop.time() + LOAD_WAIT_S
         places = session.in_turn()
+        loading: dict[Place, LedShare] = {}
         while True:
             waiter = _Waiter()
-            parked: list[tuple[LedShare, Partition]] = []
+            parked: list[LedShare] = []
             try:
-                is_enough = await self._look_at_all(places, request, allowed, results, waiter, parked)
-                left_s = deadline - loop.time()
-                if is_enough or left_s <= 0 or not parked:
+                is_found = await self._look_at_all(places, request, allowed, results, waiter, parked, loading)
+                has_errors = any(each.error is not None for each in results.values())
+                left_s = _answer_by(deadline, loaded_by, has_errors=has_errors, is_loading=bool(loading)) - loop.time()
+                if is_found or left_s <= 0 or not parked:
                     return
                 try:
                     async with asyncio.timeout(left_s):
@@ -212,9 +216,9 @@ class ShareFetch:
                 except TimeoutError:
                     return
             finally:
-                for led, partition in parked:
+                for led in parked:
                     led.stop_waiting(waiter)
-                    partition.stop_waiting(waiter)
+                    led.partition.stop_waiting(waiter)
 
     async def _look_at_all(
         self,
@@ -223,35 +227,40 @@ class ShareFetch:
         allowed: "Allowed",
         results: Results,
         waiter: _Waiter,
-        parked: list[tuple[LedShare, Partition]],
+        parked: list[LedShare],
+        loading: dict[Place, LedShare],
     ) -> bool:
-        """Acquire what there is, within the limits; whether the request can be answered."""
+        """Acquire what there is, within the limits; whether there was anything. What is being loaded is left out."""
         left_bytes, left_records = min(request.max_bytes, MAX_ANSWER_BYTES), request.max_records
         share_bytes = max(left_bytes // max(len(places), 1), 1)
-        is_enough = False
+        is_found = False
         async for place in in_turns(places):
             if left_records <= 0 or left_bytes <= 0:
                 break
             try:
                 allowed.check(place)
-                led = await self._find(request.group, place)
+                # What was being loaded may have failed, of which a new one would know nothing.
+                led = loading.pop(place, None) or self._shares.find(ShareKey(request.group, *place))
                 led.wait(waiter)  # before it is looked at, so that nothing is missed
                 led.partition.wait_for_growth(waiter)
-                parked.append((led, led.partition))
+                parked.append(led)
+                if not led.loading.done():
+                    loading[place] = led
+                    continue
+                led.check()
                 wanted = Wanted(request.member, left_records, request.batch_size, request.is_strict)
                 max_bytes = min(share_bytes, left_bytes, MAX_PARTITION_BYTES)
                 acquired, records = await self._acquire(led, wanted, max_bytes)
             except BarnabasError as error:
                 results.setdefault(place, ShareFetched()).error = error.with_traceback(None)
-                is_enough = True
                 continue
             if acquired:
                 result = results.setdefault(place, ShareFetched())
                 result.acquired, result.records = acquired, records
                 left_records -= sum(each.last - each.first + 1 for each in acquired)
                 left_bytes -= len(records)
-                is_enough = True
-        return is_enough
+                is_found = True
+        return is_found
 
     async def _acquire(self, led: LedShare, wanted: Wanted, max_bytes: int) -> tuple[list[Acquired], Buffer]:
         if led.is_reading:
@@ -322,6 +331,13 @@ class Allowed:
         refusal = self._refusals.get(place)
         if refusal is not None:
             raise type(refusal)(*refusal.args)
+
+
+def _answer_by(deadline: float, loaded_by: float, *, has_errors: bool, is_loading: bool) -> float:
+    """Until when a fetch waits that has found nothing: errors are told at once, but for what is loaded soon."""
+    if is_loading:
+        return loaded_by if has_errors else max(deadline, loaded_by)
+    return float("-inf") if has_errors else deadline
 
 
 class _Placed(NamedTuple):

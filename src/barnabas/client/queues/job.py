@@ -10,7 +10,13 @@ from barnabas.core.records.record import Header
 
 
 class LockLost(InvalidRecordState):
-    """A job that is no longer this worker's: its lock ran out, or its broker went away. It is delivered again."""
+    """A job that is no longer this worker's: its lock ran out, or its broker went away. It is delivered again, but for
+    an `AckInDoubt`.
+    """
+
+
+class AckInDoubt(LockLost):
+    """A job whose acknowledgement was sent and not answered: it is acknowledged, or it is delivered again."""
 
 
 class Answering(Protocol):

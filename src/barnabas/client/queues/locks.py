@@ -48,6 +48,7 @@ class Lock:
     is_sent: bool = False
     is_over: bool = False
     is_lost: bool = False
+    is_in_doubt: bool = False  # what was said of it may have been written, without an answer that says so
     is_suspect: bool = False  # something was wrong with a request that named it: ask about it alone
     can_renew: bool = True
 
@@ -114,12 +115,16 @@ class Locks:
         now: float,
         refused: frozenset[Place],
         retried: frozenset[Place] = frozenset(),
+        unknown: frozenset[Place] = frozenset(),
     ) -> None:
-        """Apply the answer to acknowledgements: per partition all of them hold, or none does."""
+        """Apply the answer to acknowledgements: per partition all of them hold, or none does. Those of `unknown` may
+        hold, too, if they are lost.
+        """
         by_place = _by_place(locks)
         for place, group in by_place.items():
             for lock in group:
                 lock.is_sent = False
+                lock.is_in_doubt |= place in unknown
                 if place in retried:
                     lock.finished_at, lock.is_urgent = now + _RETRY_S, False
                 elif place not in refused:
@@ -192,6 +197,7 @@ class Locks:
 
     def _lose(self, lock: Lock) -> None:
         lock.is_lost = True
+        lock.is_in_doubt |= lock.is_sent and lock.answer is not None
         self._end(lock)
 
 

@@ -1,7 +1,8 @@
 """The membership in a share group: heartbeats to its coordinator, in a thread of its own.
 
 Owns the member's epoch and what it is assigned. A coordinator that moves or is away is looked for until it is found; a
-member that was removed joins again. Any other refusal ends it, and is handed on.
+member that was removed joins again. After an answer that was lost the member names its topics, so that it is told all
+that it is assigned: that may have been in the lost one. Any other refusal ends it, and is handed on.
 """
 
 import threading
@@ -19,6 +20,7 @@ from barnabas.wire.writing import Values
 _JOINING: Final = 0
 _LEAVING: Final = -1
 _REMOVED: Final = frozenset({25, 110})  # UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH
+_NO_GROUP: Final = 69  # GROUP_ID_NOT_FOUND: for a member, that its group was deleted; else that it is of another type
 _PATIENCE_S: Final = 1.0
 _CLOSE_S: Final = 10.0
 _EAGER_S: Final = 0.1  # until something is assigned
@@ -34,6 +36,8 @@ class Member:
         self._topics = sorted(topics)
         self._epoch = _JOINING
         self._eager_left = _EAGER_COUNT
+        self._is_unsure = False  # an answer was lost
+        self._has_named = False  # the last heartbeat had the topics
         self.assigned: frozenset[Place] = frozenset()
 
     @property
@@ -41,12 +45,12 @@ class Member:
         return self._epoch > _JOINING
 
     def heartbeat(self) -> Values:
-        joining = self._epoch == _JOINING
+        self._has_named = self._epoch == _JOINING or self._is_unsure
         return {
             "group_id": self.group,
             "member_id": self.member_id,
             "member_epoch": self._epoch,
-            "subscribed_topic_names": self._topics if joining else None,
+            "subscribed_topic_names": self._topics if self._has_named else None,
         }
 
     def farewell(self) -> Values:
@@ -62,11 +66,18 @@ class Member:
                 for partition in topic.partitions
             )
         interval_s = float(answer.heartbeat_interval.total_seconds())
+        if self._is_unsure and not self._has_named:
+            return 0.0
+        self._is_unsure = False
         if self.assigned or not self._eager_left:
             return interval_s
         # Partitions are assigned once their state is there, which takes a moment for a new group.
         self._eager_left -= 1
         return min(_EAGER_S, interval_s)
+
+    def note_unanswered(self) -> None:
+        """What the coordinator has answered may be lost."""
+        self._is_unsure = True
 
     def note_removed(self) -> None:
         self._epoch = _JOINING
@@ -82,7 +93,7 @@ class Membership:
         member: Member,
         *,
         on_assigned: Callable[[frozenset[Place]], None],
-        on_failure: Callable[[BarnabasError], None],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         self._brokers = brokers
         self._coordinators = Coordinators(brokers)
@@ -91,6 +102,7 @@ class Membership:
         self._on_failure = on_failure
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="barnabas-queue-member", daemon=True)
+        self._ended = threading.Event()  # not a join, which a signal may end too early (`queue`)
 
     def start(self) -> None:
         self._thread.start()
@@ -98,8 +110,8 @@ class Membership:
     def close(self) -> None:
         """Leave the group, if its coordinator can be reached."""
         self._stop.set()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(_CLOSE_S)
+        if threading.current_thread() is not self._thread:
+            self._ended.wait(_CLOSE_S)
 
     def _run(self) -> None:
         try:
@@ -107,22 +119,28 @@ class Membership:
             while not self._stop.wait(wait_s):
                 wait_s = self._beat()
             self._leave()
-        except BarnabasError as error:
+        except BaseException as error:  # also a bug: it is seen where jobs are waited for
             self._on_failure(error)
+            if self._stop.is_set() and not isinstance(error, BarnabasError):
+                raise  # nobody waits for jobs any more
         finally:
             self._brokers.close()
+            self._ended.set()
 
     def _beat(self) -> float:
-        before = self._member.assigned
+        before, lost_count = self._member.assigned, self._coordinators.lost_count
         try:
             answer = self._ask(self._member.heartbeat(), f"join group {self._member.group!r}")
         except Unreachable:
+            self._member.note_unanswered()
             return _EAGER_S
         except BarnabasError as error:
-            if code_of(error) not in _REMOVED:
+            if not self._is_removal(error):
                 raise
             self._member.note_removed()
             return _EAGER_S
+        if self._coordinators.lost_count != lost_count:
+            self._member.note_unanswered()
         wait_s = self._member.accept(answer)
         if self._member.assigned != before:
             self._on_assigned(self._member.assigned)
@@ -136,8 +154,12 @@ class Membership:
         except Unreachable:
             return  # it is removed when its session times out
         except BarnabasError as error:
-            if code_of(error) not in _REMOVED:
+            if not self._is_removal(error):
                 raise
+
+    def _is_removal(self, error: BarnabasError) -> bool:
+        code = code_of(error)
+        return code in _REMOVED or (code == _NO_GROUP and self._member.is_in)
 
     def _ask(self, values: Values, doing: str) -> Any:
         return self._coordinators.ask(

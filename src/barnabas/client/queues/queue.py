@@ -190,6 +190,9 @@ class _Crew:
         self._done_count = 0
         self._failures: list[BaseException] = []
         self._threads: list[threading.Thread] = []
+        self._left = 0  # threads that may have a job
+        self._may_begin = threading.Event()
+        self._all_done = threading.Event()
         self.ended = threading.Event()
 
     def is_current(self) -> bool:
@@ -201,13 +204,16 @@ class _Crew:
             threading.Thread(target=self._work, name=f"barnabas-worker-{number}", daemon=True)
             for number in range(workers)
         ]
-        for thread in self._threads:
-            thread.start()
         try:
-            self._join()
+            for thread in self._threads:
+                thread.start()
+            self._left = workers
+            self._may_begin.set()
+            self._wait_done()
         except BaseException:  # Ctrl-C: nobody begins another job, and those under way are waited for
             self._queue.stop()
-            self._join()
+            self._may_begin.set()
+            self._wait_done()
             raise
         finally:
             self.ended.set()
@@ -215,18 +221,25 @@ class _Crew:
             raise failure
         return self._done_count
 
-    def _join(self) -> None:
-        for thread in self._threads:
-            while thread.is_alive():  # in steps, so that a signal is heard
-                thread.join(_TICK_S)
+    def _wait_done(self) -> None:
+        # Not by joining the threads: a join that Ctrl-C interrupts takes a thread that is at work for one that has
+        # ended (gh-90882 of Python 3.11), and the job that it works on would be released.
+        while self._left > 0:
+            self._all_done.wait(_TICK_S)  # in steps, so that a signal is heard
 
     def _work(self) -> None:
         try:
+            self._may_begin.wait()
             while (job := self._queue.take()) is not None:
                 self._do(job)
         except BaseException as failure:  # of the queue or of `on_error`: it is the caller's
             self._failures.append(failure)
             self._queue.stop()
+        finally:
+            with self._guard:
+                self._left -= 1
+                if not self._left:
+                    self._all_done.set()
 
     def _do(self, job: Job) -> None:
         try:

@@ -20,7 +20,7 @@ from barnabas.client.brokers import Address, Brokers
 from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import Passing, Unreachable, is_passing, refusal_of, words_of
 from barnabas.client.queues.arriving import acquired_offsets, acquired_records
-from barnabas.client.queues.job import Job, LockLost
+from barnabas.client.queues.job import AckInDoubt, Job, LockLost
 from barnabas.client.queues.leaders import find_leaders
 from barnabas.client.queues.locks import MAX_ACKS, Ack, Lock, Locks, Place
 from barnabas.client.queues.pace import Pace
@@ -41,6 +41,7 @@ _MAX_FETCHED: Final = 500
 _CAN_RENEW: Final = 2  # the version of ShareAcknowledge
 # Another broker leads, or the topic is gone: what the member had there is not its own any more.
 _NOT_HERE: Final = frozenset({3, 6, 9, 56, 74, 75, 76, 100})
+_SURELY_REFUSED: Final = frozenset({42, 121})  # INVALID_REQUEST, INVALID_RECORD_STATE: nothing of it was written
 _SESSION_GONE: Final = frozenset({122, 123, 133})
 
 
@@ -94,13 +95,14 @@ class JobReader:
         self._look_up_at = 0.0
         self._leaders: dict[Address, _Leader] = {}
         self._names: Mapping[UUID, str] = {}
-        self._failure: BarnabasError | None = None
+        self._failure: BaseException | None = None
         self._is_stopped = False  # nobody gets another job
         self._is_closing = False
         self._woken, self._waking = socket.socketpair()
         self._waking.setblocking(False)
         self._woken.setblocking(False)
         self._thread = threading.Thread(target=self._run, name="barnabas-queue", daemon=True)
+        self._ended = threading.Event()  # not a join, which a signal may end too early (`queue`)
         self.lost_count = 0
 
     # What other threads call
@@ -114,7 +116,7 @@ class JobReader:
             self._assigned, self._is_known = places, False
         self._wake()
 
-    def fail(self, error: BarnabasError) -> None:
+    def fail(self, error: BaseException) -> None:
         """Nothing more comes: whoever waits gets this."""
         with self._changed:
             self._failure = self._failure or error
@@ -173,17 +175,19 @@ class JobReader:
             self._is_stopped = self._is_closing = True
             self._changed.notify_all()
         self._wake()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(2 * _CLOSE_S)
+        if threading.current_thread() is not self._thread:
+            self._ended.wait(2 * _CLOSE_S)
 
     def _wait_settled(self, job: Job, lock: Lock) -> None:
         deadline = time.monotonic() + _SYNC_S
         while not lock.is_over:
-            if time.monotonic() >= deadline or not self._thread.is_alive():
+            if time.monotonic() >= deadline or self._ended.is_set():
                 raise Unreachable(f"the acknowledgement of {job} was not answered")
             self._changed.wait(_TICK_S)
+        if lock.is_lost and lock.is_in_doubt:
+            raise AckInDoubt(f"{job} may be acknowledged, of which the answer was lost. If it is not, it comes again")
         if lock.is_lost:
-            raise LockLost(f"{job} may not be acknowledged: its lock was lost. If it is not, it is delivered again")
+            raise LockLost(f"{job} is not acknowledged: its lock was lost. It is delivered again")
 
     def _wake(self) -> None:
         try:
@@ -198,17 +202,23 @@ class JobReader:
             while not self._is_closing and self._failure is None:
                 self._step()
             self._finish()
-        except BarnabasError as error:
+        except BaseException as error:  # also a bug: it is the caller's, and nobody waits for ever
             self.fail(error)
+            if self._is_closing and not isinstance(error, BarnabasError):
+                raise  # no caller waits for jobs any more
         finally:
-            if not self._is_closing:  # a bug must not leave anybody waiting; if it failed before, that counts
-                self.fail(Unreachable(f"the queue of group {self._group!r} has stopped"))
+            self._end()
+
+    def _end(self) -> None:
+        try:
             for leader in list(self._leaders.values()):
                 self._drop(leader)
             self._brokers.close()
             self._asking.close()
             self._woken.close()
             self._waking.close()
+        finally:
+            self._ended.set()
 
     def _step(self) -> None:
         self._find_leaders()
@@ -228,9 +238,6 @@ class JobReader:
             assigned, self._is_known = self._assigned, True
         try:
             found = find_leaders(self._asking, self._topics, assigned)
-            for address in found.places:
-                if address not in self._leaders:
-                    self._leaders[address] = self._connect(address)
         except (Unreachable, Passing) as error:
             _log.debug("group %s cannot find its leaders: %s", self._group, error)
             self._asking.close()
@@ -238,8 +245,19 @@ class JobReader:
             return
         self._is_known = self._is_known and found.is_whole
         self._names = {**self._names, **found.names}
+        for address in found.places:
+            if address not in self._leaders:
+                self._begin(address)
         for address, leader in self._leaders.items():
             leader.places = found.places.get(address, frozenset())
+
+    def _begin(self, address: Address) -> None:
+        """Connect to a leader; one that is away keeps nobody from the others."""
+        try:
+            self._leaders[address] = self._connect(address)
+        except (Unreachable, Passing) as error:
+            _log.debug("group %s cannot reach a leader: %s", self._group, error)
+            self._is_known = False
 
     def _connect(self, address: Address) -> _Leader:
         connection = self._brokers.at(address)
@@ -342,7 +360,11 @@ class JobReader:
             leader.locks.settle_renewals(request.locks, since=request.sent_at, lock_s=lock_s, refused=refused - retried)
         else:
             leader.locks.settle_acks(
-                request.locks, now=time.monotonic(), refused=refused - retried, retried=retried - moved
+                request.locks,
+                now=time.monotonic(),
+                refused=refused - retried,
+                retried=retried - moved,
+                unknown=refused - {place for place, code in codes.items() if code in _SURELY_REFUSED},
             )
         self._note_moved(leader, moved)
         self._forget(lock for lock in request.locks if lock.is_over)
@@ -355,7 +377,9 @@ class JobReader:
                 code = int(partition.error_code)
                 if code in _NOT_HERE:
                     moved.add(place)
-                elif code and not is_passing(code):
+                elif is_passing(code):
+                    self._leave_out(leader, {place})
+                elif code:
                     name = self._names.get(place.topic_id, str(place.topic_id))
                     raise refusal_of(code, f"cannot read {name}-{place.partition}: {words_of(code)}")
                 elif partition.acquired_records:
@@ -384,8 +408,12 @@ class JobReader:
         gone = frozenset(places)
         if gone:
             self._forget(leader.locks.lose_all(gone))
-            leader.places -= gone
-            self._is_known = False
+            self._leave_out(leader, gone)
+
+    def _leave_out(self, leader: _Leader, places: Iterable[Place]) -> None:
+        """Fetch nothing of these until their leaders have been looked up again, which is not at once."""
+        leader.places -= frozenset(places)
+        self._is_known = False
 
     def _forget(self, locks: Iterable[Lock]) -> None:
         """Locks that are over; a job that nobody has taken is dropped with its lock."""

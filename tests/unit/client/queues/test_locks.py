@@ -151,3 +151,36 @@ def test_acknowledgements_are_ascending_ranges_with_one_type_or_one_for_each() -
     found = [(each["first_offset"], each["last_offset"], each["acknowledge_types"]) for each in ack_batches(held)]
     assert found == [(3, 5, [1]), (8, 9, [0, 3]), (11, 11, [2])]
     assert ack_batches(held[:3], Ack.RENEW)[0]["acknowledge_types"] == [4]
+
+
+def test_an_acknowledgement_that_was_sent_and_not_answered_is_in_doubt() -> None:
+    locks = make()
+    said, working = add(locks, 1, 2)
+    locks.finish(said, Ack.ACCEPT, now=1.0)
+    locks.take_acks(2.0)
+    locks.take_renewals(6.0)
+    locks.lose_all()
+    assert (said.is_lost, said.is_in_doubt) == (True, True)
+    assert (working.is_lost, working.is_in_doubt) == (True, False)
+
+
+def test_an_acknowledgement_that_was_refused_is_in_doubt_if_it_may_have_been_written() -> None:
+    locks = make()
+    known, unknown = *add(locks, 1), *add(locks, 1, place=B)
+    for lock in (known, unknown):
+        locks.finish(lock, Ack.ACCEPT, now=1.0)
+    sent = locks.take_acks(2.0)
+    locks.settle_acks(sent, now=2.0, refused=frozenset({A, B}), unknown=frozenset({B}))
+    assert (known.is_lost, known.is_in_doubt) == (True, False)
+    assert (unknown.is_lost, unknown.is_in_doubt) == (True, True)
+
+
+def test_doubt_about_an_acknowledgement_stays_when_it_is_repeated() -> None:
+    locks = make()
+    (one,) = add(locks, 1)
+    locks.finish(one, Ack.ACCEPT, now=1.0)
+    here = frozenset({A})
+    locks.settle_acks(locks.take_acks(2.0), now=2.0, refused=NONE, retried=here, unknown=here)
+    assert not one.is_over
+    locks.settle_acks(locks.take_acks(3.0), now=3.0, refused=here)
+    assert (one.is_lost, one.is_in_doubt) == (True, True)

@@ -175,7 +175,7 @@ def _take_heartbeat(
     draft: ShareDraft, request: ShareHeartbeat, config: ShareConfig
 ) -> GroupDecision[ShareHeartbeatReply]:
     member_id = request.member_id
-    had = draft.state.current_of(member_id).assigned
+    had = draft.state.current_of(member_id)
     before = draft.state.members.get(member_id)
     member = _updated(draft.state, request)
     if member != before:
@@ -187,13 +187,14 @@ def _take_heartbeat(
     draft.update_target()
     current = draft.reconcile(member_id)
     draft.timers.append(SetTimer(TimerKey(SESSION, request.group, member_id), config.session_timeout_ms))
-    is_full = request.member_epoch == JOIN_EPOCH or request.topics is not None
+    # In an epoch before its last one: the answer was lost that told it of that, and its assignment with it.
+    is_full = request.topics is not None or request.member_epoch != had.epoch
     return draft.decide(
         ShareHeartbeatReply(
             member_id=member_id,
             member_epoch=current.epoch,
             heartbeat_interval_ms=config.heartbeat_interval_ms,
-            assignment=current.assigned if is_full or current.assigned != had else None,
+            assignment=current.assigned if is_full or current.assigned != had.assigned else None,
             initialize=_to_initialize(draft.state),
         )
     )

@@ -4,10 +4,12 @@ Owns them; only `apply` changes them. A snapshot is a whole state, an update wha
 in order, and is not compacted by key. It is cut once there are snapshots of all (`decide_snapshots`).
 
 A state has two fences: the leader epoch of the partition that is read, so that a leader that was replaced writes
-nothing more, and its own state epoch, which rises when it is initialised anew. No write takes the start offset back.
+nothing more, and its own state epoch, which rises when it is initialised anew. Within both a write may come late, or
+twice: its leader has sent it again, and others after it. So no write takes anything back: not the start offset, not
+what is finished, not a delivery that was counted.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
@@ -116,20 +118,29 @@ def updated(state: SnapshotRecord, update: UpdateRecord) -> SnapshotRecord:
     return state._replace(
         leader_epoch=max(state.leader_epoch, update.leader_epoch),
         start_offset=start_offset,
-        complete_count=state.complete_count if update.complete_count == UNKNOWN_COUNT else update.complete_count,
+        complete_count=_complete_count(state, update),
         batches=merge_batches((*state.batches, *update.batches), start_offset),
     )
 
 
+def _complete_count(state: SnapshotRecord, update: UpdateRecord) -> int:
+    """How many offsets from the start offset on are finished, after an update that says it for its own start offset."""
+    if update.complete_count == UNKNOWN_COUNT or NO_OFFSET < update.start_offset < state.start_offset:
+        return state.complete_count
+    if update.start_offset > state.start_offset:
+        return update.complete_count
+    return max(state.complete_count, update.complete_count)
+
+
 def merge_batches(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """Batches in order and without an overlap: of several, the last one counts. Alike ones are one, and so are all that
-    are finished, however they were: nobody asks how.
+    """Batches in order and without an overlap: of several, the one counts that is further, in whatever order they come.
+    Alike ones are one, and so are all that are finished, however they were: nobody asks how.
 
     Takes a state and what has changed of it in one pass over both, since each is in order by itself.
     """
     known: list[StateBatch] = []
     for run in _runs(_from(batches, start_offset)):
-        known = sorted((*_without(known, run), *run))
+        known = list(_join(known, run))
     merged: list[StateBatch] = []
     for batch in known:
         if merged and merged[-1].last + 1 == batch.first and _are_alike(merged[-1], batch):
@@ -157,21 +168,31 @@ def _runs(batches: Iterable[StateBatch]) -> Iterator[list[StateBatch]]:
         yield run
 
 
-def _without(batches: Sequence[StateBatch], new: Sequence[StateBatch]) -> Iterator[StateBatch]:
-    """What is left of batches where there are no new ones; both are in order."""
-    at = 0
-    for batch in batches:
-        first = batch.first
-        while at < len(new) and new[at].last < first:
-            at += 1
-        over = at
-        while over < len(new) and new[over].first <= batch.last:
-            if new[over].first > first:
-                yield batch._replace(first=first, last=new[over].first - 1)
-            first = new[over].last + 1
-            over += 1
-        if first <= batch.last:
-            yield batch if first == batch.first else batch._replace(first=first)
+def _join(left: Iterable[StateBatch], right: Iterable[StateBatch]) -> Iterator[StateBatch]:
+    """Two sequences in order as one; where both have an offset, what is further counts."""
+    lefts, rights = iter(left), iter(right)
+    one, other = next(lefts, None), next(rights, None)
+    while one is not None and other is not None:
+        if one.first > other.first:
+            one, other, lefts, rights = other, one, rights, lefts
+        if one.first < other.first:
+            last = min(one.last, other.first - 1)
+            yield one if last == one.last else one._replace(last=last)
+            one = one._replace(first=last + 1) if last < one.last else next(lefts, None)
+        else:
+            last = min(one.last, other.last)
+            yield max(one, other, key=_how_far)._replace(last=last)
+            one = one._replace(first=last + 1) if last < one.last else next(lefts, None)
+            other = other._replace(first=last + 1) if last < other.last else next(rights, None)
+    for rest, more in ((one, lefts), (other, rights)):
+        if rest is not None:
+            yield rest
+            yield from more
+
+
+def _how_far(batch: StateBatch) -> tuple[bool, int]:
+    """Nothing that is finished comes back, and no delivery is uncounted."""
+    return batch.state is not Persisted.AVAILABLE, batch.delivery_count
 
 
 def _are_alike(left: StateBatch, right: StateBatch) -> bool:
@@ -230,7 +251,8 @@ def decide_write(
     """A leader writes what has changed."""
     known = _find(states, key)
     _check_leader(known, leader_epoch)
-    if state_epoch != NO_EPOCH and known.state_epoch > state_epoch:
+    # Nor is a higher epoch right: it is of a state that was deleted, and of a group that was made anew since.
+    if state_epoch not in (NO_EPOCH, known.state_epoch):
         raise FencedStateEpoch(f"the state of {key} is in epoch {known.state_epoch}, not {state_epoch}")
     new = tuple(batches)
     if any(batch.first < 0 or batch.last < batch.first or batch.delivery_count < 0 for batch in new):

@@ -79,6 +79,17 @@ def test_a_partition_is_assigned_once_its_state_is_made() -> None:
     assert again.initialize == (StateTopic(T, "t", (1,)),)
 
 
+def test_a_member_whose_answer_was_lost_is_told_its_assignment_again() -> None:
+    town = Town()
+    joined = town.beat("a", 0, "t")
+    town.initialize(StateTopic(T, "t", (0, 1)))
+    lost = town.beat("a", joined.member_epoch)
+    again = town.beat("a", joined.member_epoch)
+    assert (again.member_epoch, again.assignment) == (lost.member_epoch, lost.assignment)
+    assert again.assignment is not None
+    assert town.beat("a", again.member_epoch).assignment is None
+
+
 def test_a_group_whose_members_have_left_stays_however_long_it_is_idle() -> None:
     town = Town()
     epoch = town.beat("a", 0, "t").member_epoch
@@ -213,6 +224,61 @@ def test_the_start_offset_does_not_go_back() -> None:
     found = states.find(KEY)
     assert found is not None
     assert found.start_offset == 20
+
+
+def test_a_write_that_comes_late_or_twice_takes_nothing_back() -> None:
+    states = states_with()
+    released = (StateBatch(6, 7, Persisted.AVAILABLE, 1),)
+    done = (StateBatch(6, 6, Persisted.ACKNOWLEDGED, 2), StateBatch(7, 7, Persisted.AVAILABLE, 2))
+    for batches, complete_count in ((released, 0), (done, 1), (released, 0)):
+        decided = persisted.decide_write(
+            states,
+            KEY,
+            state_epoch=0,
+            leader_epoch=1,
+            start_offset=5,
+            complete_count=complete_count,
+            batches=batches,
+            now_ms=0,
+        )
+        for record in decided.records:
+            states.apply(record)
+    found = states.find(KEY)
+    assert found is not None
+    assert (found.batches, found.complete_count) == (done, 1)
+
+
+def test_what_is_said_of_an_earlier_start_offset_does_not_count_for_the_later_one() -> None:
+    states = states_with()
+    write(states, start_offset=20)
+    for start_offset, complete_count, expected in ((10, 9, 1), (20, 3, 3), (20, 2, 3), (22, 1, 1)):
+        decided = persisted.decide_write(
+            states,
+            KEY,
+            state_epoch=0,
+            leader_epoch=1,
+            start_offset=start_offset,
+            complete_count=complete_count,
+            batches=(),
+            now_ms=0,
+        )
+        assert decided.reply.complete_count == expected
+        for record in decided.records:
+            states.apply(record)
+
+
+def test_a_state_is_not_written_by_who_knows_one_that_was_deleted() -> None:
+    states = states_with(state_epoch=7)
+    write(states, state_epoch=7)
+    for record in persisted.decide_delete(states, KEY).records:
+        states.apply(record)
+    with pytest.raises(InvalidRequest):
+        write(states, state_epoch=7)
+    for record in persisted.decide_initialize(states, KEY, state_epoch=1, start_offset=0, now_ms=0).records:
+        states.apply(record)
+    with pytest.raises(FencedStateEpoch):
+        write(states, state_epoch=7)
+    write(states, state_epoch=1)
 
 
 def test_what_was_never_initialised_is_neither_read_nor_written() -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.core.errors import FencedLeaderEpoch, FencedStateEpoch, NotLeaderOrFollower
+from barnabas.core.groups.share.persisted import ShareKey
 from barnabas.core.records.control import MarkerType
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.services.broker import Broker
@@ -254,3 +256,28 @@ def test_states_survive_a_restart_and_a_cut_of_their_log() -> None:
             assert await again.acquire() == [(0, 0, 1), (3, 4, 1)]
 
     asyncio.run(main())
+
+
+def test_a_write_of_a_state_is_fenced_by_its_leader_epoch_and_its_state_epoch() -> None:
+    async def scenario(broker: Broker) -> None:
+        member = await begin(broker)
+        await member.acquire()
+        topic_id = broker.served.by_name["t"].topic_id
+        state = await broker.shares.states.summarize(ShareKey("g", topic_id, 0))
+        assert state is not None
+
+        async def write(*, state_epoch: int, leader_epoch: int) -> int:
+            fields = {"state_epoch": state_epoch, "leader_epoch": leader_epoch, "start_offset": 0}
+            partition = {"partition": 0, **fields, "delivery_complete_count": 0, "state_batches": []}
+            topics = [{"topic_id": topic_id, "partitions": [partition]}]
+            answer = await ask(broker, apis.WRITE_SHARE_GROUP_STATE, 1, group_id="g", topics=topics)
+            return int(answer.results[0].partitions[0].error_code)
+
+        right = {"state_epoch": state.state_epoch, "leader_epoch": state.leader_epoch + 1}
+        assert await write(**right) == 0
+        assert await write(**{**right, "leader_epoch": state.leader_epoch}) == FencedLeaderEpoch.kafka_code
+        for state_epoch in (state.state_epoch - 1, state.state_epoch + 1):
+            assert await write(**{**right, "state_epoch": state_epoch}) == FencedStateEpoch.kafka_code
+        assert ack_code(await member.acknowledge({0: [(0, 9, [ACCEPT])]})) == NotLeaderOrFollower.kafka_code
+
+    run(scenario, QUICK)

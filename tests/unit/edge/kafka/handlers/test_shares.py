@@ -6,9 +6,11 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.core.groups.share.partition import SharePartition
 from barnabas.core.records.batch import read_header
 from barnabas.core.records.record import decode_records
 from barnabas.services.broker import Broker
+from barnabas.services.led_shares import LedShare
 from barnabas.wire import apis
 from tests.support.ports import NOW_MS
 from tests.unit.edge.kafka.handlers.sharing import (
@@ -307,6 +309,29 @@ def test_a_topic_or_partition_that_does_not_exist_is_refused_alone() -> None:
         assert partition_of(answer).error_code == 100
 
     run(scenario, QUICK)
+
+
+def test_a_partition_whose_state_cannot_be_had_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(broker: Broker) -> None:
+        member = await begin(broker, partitions=2)
+        read, is_found = LedShare._read, asyncio.Event()
+
+        async def read_late(led: LedShare) -> SharePartition:
+            if led.key.partition == 0:
+                await is_found.wait()
+            return await read(led)
+
+        monkeypatch.setattr(LedShare, "_read", read_late)
+        await produce(broker, "t", NOW_MS, partition=1)
+        answer = await member.fetch((0, 1))
+        assert (acquired(answer, 0), acquired(answer, 1)) == ([], [(0, 0, 1)])
+        fetching = asyncio.create_task(member.fetch((0, 1), max_wait=60_000))
+        await pass_time(2)
+        assert not fetching.done()
+        is_found.set()
+        assert acquired(await fetching) == [(0, 9, 1)]
+
+    run(scenario, QUICK, is_virtual=True)
 
 
 def test_a_group_that_never_joined_has_no_state_to_fetch_with() -> None:
