@@ -102,7 +102,7 @@ class ShareStage(Stage):
 
     def leave(self, member: str) -> None:
         """``leave MEMBER``: its session ends."""
-        self._partition.release(member, limits=self._limits)
+        self._partition.release(member, limits=self._limits, now_ms=self._now_ms)
 
     # Writing
 

@@ -22,7 +22,7 @@ def _keep(_self: SharePartition, _member: str, **_named: object) -> bool:
     return False
 
 
-def _forget_count(self: SharePartition, span: Span, _limits: ShareLimits) -> None:
+def _forget_count(self: SharePartition, span: Span, _limits: ShareLimits, _now_ms: int) -> None:
     self.window.change(span, State.AVAILABLE, count=0)
 
 

@@ -15,7 +15,6 @@ from uuid import UUID
 from barnabas.core.coordination import Decision
 from barnabas.core.errors import FencedLeaderEpoch, FencedStateEpoch, InvalidRequest
 from barnabas.core.groups.share.partition import StateBatch
-from barnabas.core.groups.share.window import Persisted
 from barnabas.core.uuids import id_text
 
 NO_OFFSET: Final = -1  # the start offset is for the partition's leader to choose
@@ -175,10 +174,9 @@ def _without(batches: Sequence[StateBatch], new: Sequence[StateBatch]) -> Iterat
 
 
 def _are_alike(left: StateBatch, right: StateBatch) -> bool:
-    is_open = left.state is Persisted.AVAILABLE
-    if is_open or right.state is Persisted.AVAILABLE:
-        return (left.state, left.delivery_count) == (right.state, right.delivery_count)
-    return True
+    if left.state.is_done and right.state.is_done:
+        return True
+    return (left.state, left.delivery_count) == (right.state, right.delivery_count)
 
 
 # Decisions

@@ -159,7 +159,7 @@ class ShareMachine(RuleBasedStateMachine):
 
     @rule(member=MEMBERS)
     def leave(self, member: str) -> None:
-        self.partition.release(member, limits=LIMITS)
+        self.partition.release(member, limits=LIMITS, now_ms=self.now_ms)
         for each in self.kept.values():
             if each.state == "acquired" and each.member == member:
                 self._give_back(each)
