@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 
 from barnabas.core.errors import InvalidConfig, LeaderNotAvailable, OffsetNotAvailable
 from barnabas.core.fetched import FetchPartition
-from barnabas.core.groups.share.letters import LetterRange, Source, build_letter
 from barnabas.core.groups.share.messages import LetterSettings
 from barnabas.core.metadata.records import NO_LEADER
 from barnabas.core.metadata.topics import NewTopic
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import HEADER_SIZE, Buffer, iter_whole_batches
+from barnabas.core.records.dead_letters import LetterRange, Source, build_letter
 from barnabas.core.records.record import Record, encode_batch, iter_records
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.offload import Offload

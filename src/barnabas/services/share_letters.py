@@ -8,10 +8,10 @@ import asyncio
 from typing import Final, Protocol
 
 from barnabas.core.errors import BarnabasError, NotLeaderOrFollower
-from barnabas.core.groups.share.letters import LetterRange
 from barnabas.core.groups.share.messages import LetterSettings, ShareConfig
 from barnabas.core.groups.share.partition import SharePartition
 from barnabas.core.groups.share.persisted import ShareKey
+from barnabas.core.records.dead_letters import LetterRange
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.partition import Partition
 
@@ -93,9 +93,7 @@ class ShareLetters:
     async def _write(self, wanted: LetterRange, settings: LetterSettings | None) -> bool:
         led = self._led
         if settings is None:
-            log.warning(
-                "%s: offsets %d to %d get no dead letter: the group has none any more", led.title, *wanted[:2]
-            )
+            log.warning("%s: offsets %d to %d get no dead letter: the group has none any more", led.title, *wanted[:2])
             self._end(wanted.first, wanted.last)
             return True
         try:

@@ -17,7 +17,6 @@ What they say to each other:
     state, encoding      a group as the log has it, and its records in Kafka's bytes
     messages, describe   requests, replies, settings; what people see
     partition, window    the delivery of records; `backoff` is how long one waits for the next
-    letters              what is left of those that nobody could process
     acknowledging        what members say of them
     persisted            the states of share partitions and the decisions about them: `state_encoding` is how they
                          are written

@@ -41,8 +41,8 @@ from typing import Final, NamedTuple
 from barnabas.core.errors import InvalidRecordState
 from barnabas.core.groups.share.acknowledging import AckBatch, AckType
 from barnabas.core.groups.share.backoff import Backoff
-from barnabas.core.groups.share.letters import Cause, LetterRange
 from barnabas.core.groups.share.window import Persisted, Span, State, Window
+from barnabas.core.records.dead_letters import Cause, LetterRange
 
 MAX_DIRTY: Final = 1000
 """Ranges that wait to be written; of more, what is between them is written along."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from barnabas.core.groups.share.letters import Cause
+from barnabas.core.records.dead_letters import Cause
 
 
 class State(IntEnum):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from barnabas.core.fetched import FetchPartition
-from barnabas.core.groups.share.letters import Cause
 from barnabas.core.records.batch import iter_batches
+from barnabas.core.records.dead_letters import Cause
 from barnabas.core.records.record import Header, Record, decode_records, encode_batch
 from barnabas.services.broker import Broker
 from barnabas.wire import apis
@@ -70,6 +70,7 @@ async def read(broker: Broker, topic: str = LETTERS, partition: int = 0) -> list
     )
     await broker.fetch.read([found], max_bytes=10_000_000)
     assert found.error is None
+    assert isinstance(found.records, bytes | bytearray | memoryview)
     data = bytes(found.records)
     return [record for position, header in iter_batches(data) for record in decode_records(data, position, header)]
 
@@ -313,9 +314,7 @@ def test_a_missing_topic_is_created_if_the_broker_is_told_to() -> None:
     async def scenario(broker: Broker) -> None:
         member = await begin(broker, records=1)
         await ask_for_letters(broker)
-        altered = await alter(
-            broker, BROKER_RESOURCE, "", errors__deadletterqueue__auto__create__topics__enable="true"
-        )
+        altered = await alter(broker, BROKER_RESOURCE, "", errors__deadletterqueue__auto__create__topics__enable="true")
         assert altered.error_code == 0
         await member.acquire()
         await reject(member, 0, 0)
@@ -360,7 +359,7 @@ def test_another_prefix_allows_other_names() -> None:
         accepted = await alter(broker, GROUP_RESOURCE, "g", **{TOPIC_NAME.replace(".", "__"): "dead-orders"})
         assert accepted.error_code == 0
 
-    run(scenario, config_of(**{"errors_deadletterqueue_topic_name_prefix": "dead-"}))
+    run(scenario, config_of(errors_deadletterqueue_topic_name_prefix="dead-"))
 
 
 @pytest.mark.parametrize(
