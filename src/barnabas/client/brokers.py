@@ -30,7 +30,6 @@ class CoordinatorKind(IntEnum):
 
     GROUP = 0
     TRANSACTION = 1
-    SHARE = 2  # of a partition of a share group
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ class Brokers:
             str(topic.name): TopicMetadata(
                 int(topic.error_code),
                 {int(each.partition_index): brokers.get(int(each.leader_id)) for each in topic.partitions},
-                _id_text_or_none(getattr(topic, "topic_id", None)),
+                _id_text(getattr(topic, "topic_id", None)),
                 bool(topic.is_internal),
             )
             for topic in answer.topics
@@ -158,10 +157,6 @@ class Brokers:
             return self.any().call(api_key, values)
 
 
-def id_text(topic_id: UUID) -> str:
+def _id_text(topic_id: UUID | None) -> str | None:
     """A topic id as Kafka's tools write it."""
-    return urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
-
-
-def _id_text_or_none(topic_id: UUID | None) -> str | None:
-    return None if topic_id is None else id_text(topic_id)
+    return None if topic_id is None else urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()

@@ -5,24 +5,21 @@ What is to be delivered again is read from the state that the share coordinators
 does: ClusterAction).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from barnabas.client.brokers import Brokers, CoordinatorKind, id_text
+from barnabas.client.brokers import Brokers, CoordinatorKind
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.coordinators import Coordinators
-from barnabas.client.errors import check
+from barnabas.client.errors import Unreachable, check
 from barnabas.client.queues.redrive import Reading, Redrive, Redriven
 from barnabas.client.settings import Settings
 from barnabas.client.topics import LATEST, Topics
 from barnabas.client.transactions import TransactionalProducers
-from barnabas.core.errors import (
-    ClusterAuthorizationFailed,
-    InvalidRequest,
-    UnknownTopicOrPartition,
-    UnsupportedVersion,
-)
+from barnabas.core.errors import InvalidRequest, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
 from barnabas.wire.apis import (
     ALTER_SHARE_GROUP_OFFSETS,
@@ -140,35 +137,28 @@ class QueueAdmin:
         return [self._stats_of(key, found[key], ends[key], kept.get(key)) for key in sorted(found)]
 
     def _kept(self, group: str, ids: dict[TopicPartition, UUID]) -> dict[TopicPartition, tuple[int, int]]:
-        """How many records of each partition are to be delivered again, and how many wait for their dead letters;
-        nothing for somebody who may not know.
+        """How many records of each partition are to be delivered again, and how many wait for their dead letters.
+
+        Every broker is asked for all: each knows those that it coordinates. Nothing is known to who may not ask.
         """
+        names = {topic_id: key.topic for key, topic_id in ids.items()}
+        wanted: dict[UUID, list[Values]] = {}
+        for key, topic_id in ids.items():
+            wanted.setdefault(topic_id, []).append({"partition": key.partition, "leader_epoch": _UNKNOWN})
+        topics: list[Values] = [
+            {"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in wanted.items()
+        ]
+        found: dict[TopicPartition, tuple[int, int]] = {}
         brokers = Brokers(self._settings)
-        coordinators = Coordinators(brokers)
         try:
-            return {key: self._read_kept(coordinators, group, ids[key], key.partition) for key in ids}
-        except (ClusterAuthorizationFailed, UnsupportedVersion):
-            return {}
+            for broker in brokers.metadata([]).brokers if topics else ():
+                with suppress(Unreachable):  # what it coordinates is not known for now
+                    for topic_id, each in _ask_state(brokers.at(broker.address), group, topics):
+                        key = TopicPartition(names[topic_id], int(each.partition))
+                        found[key] = _count(each.state_batches)
         finally:
             brokers.close()
-
-    def _read_kept(self, coordinators: Coordinators, group: str, topic_id: UUID, partition: int) -> tuple[int, int]:
-        wanted: Values = {"partition": partition, "leader_epoch": _UNKNOWN}
-        answer = coordinators.ask(
-            CoordinatorKind.SHARE,
-            f"{group}:{id_text(topic_id)}:{partition}",
-            READ_SHARE_GROUP_STATE.key,
-            {"group_id": group, "topics": [{"topic_id": topic_id, "partitions": [wanted]}]},
-            lambda each: [_kept_code(one) for result in each.results for one in result.partitions],
-            doing=f"read the state of queue group {group!r}",
-            patience_s=self._timeout_s,
-        )
-        counts = {_AVAILABLE: 0, _ARCHIVING: 0}
-        for batch in (each for result in answer.results for one in result.partitions for each in one.state_batches):
-            state = int(batch.delivery_state)
-            if state == _ARCHIVING or (state == _AVAILABLE and int(batch.delivery_count)):
-                counts[state] += int(batch.last_offset) - int(batch.first_offset) + 1
-        return counts[_AVAILABLE], counts[_ARCHIVING]
+        return found
 
     def starts(self, group: str, topic: str) -> dict[int, int]:
         """The first unfinished offset of each partition of a topic that the group has one for."""
@@ -221,7 +211,18 @@ class QueueAdmin:
             brokers.close()
 
 
-def _kept_code(found: Any) -> int:
-    """The error code of a state; that there is none yet is no error."""
-    code = int(found.error_code)
-    return 0 if code == InvalidRequest.kafka_code else code
+def _ask_state(connection: BrokerConnection, group: str, topics: list[Values]) -> Iterator[tuple[UUID, Any]]:
+    """The states that a broker has."""
+    if connection.serves(READ_SHARE_GROUP_STATE.key):
+        answer = connection.call(READ_SHARE_GROUP_STATE.key, {"group_id": group, "topics": topics})
+        for result in answer.results:
+            yield from ((result.topic_id, each) for each in result.partitions if not int(each.error_code))
+
+
+def _count(batches: Iterable[Any]) -> tuple[int, int]:
+    counts = {_AVAILABLE: 0, _ARCHIVING: 0}
+    for batch in batches:
+        state = int(batch.delivery_state)
+        if state == _ARCHIVING or (state == _AVAILABLE and int(batch.delivery_count)):
+            counts[state] += int(batch.last_offset) - int(batch.first_offset) + 1
+    return counts[_AVAILABLE], counts[_ARCHIVING]
