@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from barnabas.core.groups.records import NO_TOPIC_ID
 from barnabas.core.groups.share import persisted
 from barnabas.core.groups.share.acknowledging import AckType, check_acks
+from barnabas.core.groups.share.backoff import Backoff
 from barnabas.core.groups.share.partition import LogBatch, ShareLimits, SharePartition, StateWrite, Wanted
 from barnabas.core.groups.share.persisted import ShareKey, ShareStates
-from barnabas.core.groups.share.window import Persisted, State
+from barnabas.core.groups.share.window import State
 from tests.scenarios.transcript import Stage
 
 KEY = ShareKey("g", NO_TOPIC_ID, 0)
@@ -40,13 +41,31 @@ class ShareStage(Stage):
         self._apply(read.records)
         state = read.reply
         self._partition = SharePartition(state.start_offset, state.batches, state_epoch=state.state_epoch)
+        self._partition.wait_anew(limits=self._limits, now_ms=self._now_ms)
         self._writing = None
 
     # The world
 
-    def limits(self, *, deliveries: int = 5, locks: int = 2000) -> None:
-        """``limits [deliveries=N] [locks=N]``: what the group allows from now on."""
-        self._limits = self._limits._replace(delivery_limit=deliveries, max_locks=locks)
+    def limits(
+        self,
+        *,
+        deliveries: int = 5,
+        locks: int = 2000,
+        waiting: int = 10_000,
+        backoff: int = 0,
+        longest: int = 60,
+        letters: bool = False,
+    ) -> None:
+        """``limits [deliveries=N] [locks=N] [waiting=N] [backoff=S] [longest=S] [letters=yes]``: what the group allows
+        from now on; backoff in seconds.
+        """
+        self._limits = self._limits._replace(
+            delivery_limit=deliveries,
+            max_locks=locks,
+            max_waiting=waiting,
+            backoff=Backoff(backoff * 1000, longest * 1000),
+            has_letters=letters,
+        )
 
     def log(self, *batches: str) -> None:
         """``log FIRST-LAST... [FIRST-LAST!]``: batches are appended; one with ``!`` is a marker, or aborted."""
@@ -62,8 +81,12 @@ class ShareStage(Stage):
     def wait(self, seconds: int) -> str | None:
         """``wait SECONDS``: the clock moves, and locks run out."""
         self._now_ms += seconds * 1000
+        locked, waited = self._partition.window.acquired, self._partition.window.waiting
         is_expired = self._partition.expire(limits=self._limits, now_ms=self._now_ms)
-        return "locks run out" if is_expired else None
+        if self._partition.window.acquired < locked:
+            return "locks run out"
+        assert is_expired == (self._partition.window.waiting < waited)
+        return "records have waited long enough" if is_expired else None
 
     def fail_over(self) -> None:
         """``fail-over``: another node leads, and has what was written."""
@@ -102,7 +125,21 @@ class ShareStage(Stage):
 
     def leave(self, member: str) -> None:
         """``leave MEMBER``: its session ends."""
-        self._partition.release(member, limits=self._limits)
+        self._partition.release(member, limits=self._limits, now_ms=self._now_ms)
+
+    # Dead letters
+
+    def letter(self, *, records: int = 500, fails: bool = False) -> Iterator[str]:
+        """``letter [records=N] [fails=yes]``: the next letters are written, or cannot be."""
+        wanted = self._partition.next_letters(limits=self._limits, max_records=records)
+        if wanted is None:
+            yield "no letters"
+            return
+        yield f"{wanted.first}-{wanted.last}, delivered {wanted.delivery_count}: {wanted.cause.value}"
+        if fails:
+            yield "failed"
+        else:
+            self._partition.end_letters(wanted.first, wanted.last)
 
     # Writing
 
@@ -160,6 +197,8 @@ class ShareStage(Stage):
                 text += f" by {span.member}"
             if span.state is not State.FINISHED:
                 text += f", delivered {span.count}"
+            if span.state is State.WAITING:
+                text += f", for {(span.deadline_ms - self._now_ms) / 1000:g} s"
             yield text
 
     def state(self) -> Iterator[str]:
@@ -168,8 +207,8 @@ class ShareStage(Stage):
         assert found is not None
         yield f"start {found.start_offset}, {found.complete_count} done after it"
         for batch in found.batches:
-            is_open = batch.state is Persisted.AVAILABLE
-            yield f"  {batch.first}-{batch.last} {'available' if is_open else 'done'}, delivered {batch.delivery_count}"
+            text = "done" if batch.state.is_done else batch.state.name.lower()
+            yield f"  {batch.first}-{batch.last} {text}, delivered {batch.delivery_count}"
 
 
 def _range(text: str) -> tuple[int, int]:

@@ -22,12 +22,24 @@ def _keep(_self: SharePartition, _member: str, **_named: object) -> bool:
     return False
 
 
-def _forget_count(self: SharePartition, span: Span, _limits: ShareLimits) -> None:
+def _forget_count(self: SharePartition, span: Span, _limits: ShareLimits, _now_ms: int) -> None:
     self.window.change(span, State.AVAILABLE, count=0)
 
 
 def _start_past_everything(self: SharePartition, _number: int) -> tuple[int, int]:
     return self.end_offset + 1, 0
+
+
+def _archive_at_once(self: SharePartition, span: Span, _limits: ShareLimits, _now_ms: int) -> None:
+    self.window.change(span, State.FINISHED)
+
+
+def _always(_self: SharePartition, _limits: ShareLimits) -> bool:
+    return True
+
+
+def _never_with_any(self: SharePartition, limits: ShareLimits) -> bool:
+    return self.window.unfinished < limits.max_locks  # as if what waits were locked
 
 
 PLANTED = [
@@ -37,6 +49,12 @@ PLANTED = [
     Planted("fail_over", SharePartition, "_after", _start_past_everything),
     Planted("fail_over", persisted, "_check_leader", nothing),
     Planted("gaps", SharePartition, "_pass_over", nothing),
+    Planted("letters", SharePartition, "_return", _archive_at_once),
+    Planted("letters", SharePartition, "end_letters", nothing),
+    Planted("letters_full", SharePartition, "has_room", _always),
+    Planted("backoff", SharePartition, "wait_anew", nothing),
+    Planted("backoff_full", SharePartition, "is_full_of_waiting", nothing),
+    Planted("backoff_full", SharePartition, "has_room", _never_with_any),
 ]
 """Mistakes that change a transcript."""
 

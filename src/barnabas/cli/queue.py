@@ -1,4 +1,4 @@
-"""`barnabas queue`: consume, stats, peek, purge."""
+"""`barnabas queue`: consume, stats, peek, purge, redrive."""
 
 import dataclasses
 import itertools
@@ -87,7 +87,12 @@ def _run(job: "Job", words: list[str]) -> None:
 
 @app.command()
 def stats(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Show how many records of each partition are not finished, and where the first of them is."""
+    """Show how many records of each partition are not finished, and where the first of them is; then the dead letters
+    that were not redriven.
+
+    "retrying" records came back, and wait for a worker or for their time; the dead letters of "archiving" ones are yet
+    to be written.
+    """
     with connection.ask_bus(bootstrap) as bus:
         found = bus.queues.stats(group)
     rows = [
@@ -96,11 +101,15 @@ def stats(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJso
             each.partition,
             "-" if each.start_offset is None else each.start_offset,
             each.end_offset,
-            "-" if each.depth is None else each.depth,
+            "-" if each.depth is None or each.is_letters else each.depth,
+            "-" if each.retrying is None else each.retrying,
+            "-" if each.archiving is None else each.archiving,
+            each.depth if each.is_letters else "-",
         )
         for each in found
     ]
-    output.print_found(found, ("topic", "partition", "start offset", "end offset", "depth"), rows, as_json=as_json)
+    titles = ("topic", "partition", "start offset", "end offset", "depth", "retrying", "archiving", "dead letters")
+    output.print_found(found, titles, rows, as_json=as_json)
 
 
 @app.command()
@@ -139,6 +148,37 @@ def purge(
     found = [Purged(topic, partition, start) for partition, start in starts.items()]
     rows = [(each.topic, each.partition, each.start_offset) for each in found]
     output.print_found(found, ("topic", "partition", "start offset"), rows, as_json=as_json)
+
+
+@app.command()
+def redrive(
+    group: Group,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    limit: Annotated[int | None, typer.Option(min=1, help="Send no more letters than this.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent, and send nothing.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Send the dead letters of a group back to the topics and partitions of their records.
+
+    Each letter is sent once: how far they were read is kept in the group GROUP.redrive. Exits with 1 if some could not
+    be sent, since they have no copy and their records are gone.
+    """
+    if not dry_run:
+        confirm(f"Send the dead letters of group {group} back to their topics?", yes=yes)
+    with connection.ask_bus(bootstrap) as bus:
+        found = bus.queues.redrive(group, limit=limit, dry_run=dry_run)
+    rows = [(found.topic, topic, count) for topic, count in sorted(found.sent.items())]
+    output.print_found([found], ("letters", "to topic", "count"), rows, as_json=as_json)
+    if found.duplicates or found.others:
+        output.say(
+            f"barnabas: left out {found.duplicates} letters that were there twice, and {found.others} records that are "
+            f"no letters of group {group}",
+            error=True,
+        )
+    if found.gone:
+        output.say(f"barnabas: {found.gone} letters were not sent: their records are gone", error=True)
+        raise typer.Exit(1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -551,11 +551,11 @@ class Bus:
 
     @property
     def queues(self) -> "QueueAdmin":
-        """The queues of the cluster: `stats`, `starts` and `purge`."""
+        """The queues of the cluster: `stats`, `starts`, `purge`, and `redrive` of their dead letters."""
         from barnabas.client.queues.admin import QueueAdmin  # noqa: PLC0415 - brings kio, for few
 
         self._contact.make()
-        return QueueAdmin(self._settings, self._known_topics, self._timeout)
+        return QueueAdmin(self._settings, self._known_topics, self._timeout, bus=self, transactions=self._transactions)
 
     # Groups
 

@@ -22,6 +22,7 @@ from barnabas.services.audit import Audit, Audited
 from barnabas.services.broker import Broker, ReplicaParts, ShareParts
 from barnabas.services.controller import Controller, Formation
 from barnabas.services.controller_partitions import PartitionRules
+from barnabas.services.dead_letters import DeadLetters
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.formatting import first_users
@@ -103,8 +104,27 @@ def build_broker(
     quotas = Quotas(metadata, QuotaConfig.of(config.quotas), access=access)
     metadata.subscribe(quotas.apply)
     fetch = Fetch(ports.threads.reads)
+    letters = DeadLetters(
+        live,
+        served=served,
+        topics=topics,
+        produce=produce,
+        fetch=fetch,
+        others=others,
+        offload=ports.threads.compute,
+        clock=ports.clock,
+    )
     shares = _shares(
-        config, ports, metadata, logs, served=served, topics=topics, groups=coordinators, others=others, fetch=fetch
+        config,
+        ports,
+        metadata,
+        logs,
+        served=served,
+        topics=topics,
+        groups=coordinators,
+        others=others,
+        fetch=fetch,
+        letters=letters,
     )
     return Broker(
         config=config,
@@ -165,6 +185,7 @@ def _shares(
     groups: GroupCoordinators,
     others: OtherBrokers,
     fetch: Fetch,
+    letters: DeadLetters,
 ) -> ShareParts:
     local = LocalShareStates(
         config.shares, served=served, topics=topics, logs=logs, offload=ports.threads.reads, clock=ports.clock
@@ -176,6 +197,7 @@ def _shares(
         config_of=groups.share_config_of,
         offload=ports.threads.reads,
         clock=ports.clock,
+        letters=letters,
     )
     metadata.subscribe(local.apply)
     metadata.subscribe(led.apply)

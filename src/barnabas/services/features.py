@@ -2,8 +2,9 @@
 
 A feature is listed once it is implemented. A cluster uses the levels that it was formed with. That of
 `metadata.version` can be raised, once every node knows the new one: see `core.metadata.levels` for what it allows. So
-can that of `kraft.version`, which is in the log of the quorum and not in the image: from 0, where the voters are a
-fixed list, to 1. The others do not change: an update to the level in use succeeds, and any other is refused.
+can that of `share.version`, and that of `kraft.version`, which is in the log of the quorum and not in the image: from
+0, where the voters are a fixed list, to 1. The others do not change: an update to the level in use succeeds, and any
+other is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,26 +19,30 @@ from barnabas.core.metadata.levels import FIRST_LEVEL, LATEST_LEVEL, METADATA_VE
 
 KRAFT_VERSION: Final = "kraft.version"
 SHARE_VERSION: Final = "share.version"
+DEAD_LETTERS: Final = 2
+"""The level of `share.version` from which on share groups have dead letters."""
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
     KRAFT_VERSION: (0, 1),
     METADATA_VERSION: (FIRST_LEVEL, LATEST_LEVEL),
-    SHARE_VERSION: (0, 1),
+    SHARE_VERSION: (0, 2),
     "transaction.version": (0, 2),
 }
 """The levels of each feature.
 
 `metadata.version` has the numbers of Kafka 3.3 to 4.3, and decides what is written to the metadata log.
 `group.version` 1 is that there are consumer groups (KIP-848), `transaction.version` 2 that each transaction has an
-epoch of its own (KIP-890), `share.version` 1 that there are share groups (KIP-932). `eligible.leader.replicas.version`
+epoch of its own (KIP-890), `share.version` 1 that there are share groups (KIP-932), 2 that they have dead letters
+(KIP-1191), for which a state is written that level 1 does not know. `eligible.leader.replicas.version`
 1 (KIP-966) is that the cluster has one `min.insync.replicas` for all its nodes, and that replicas which leave a smaller
 ISR stay eligible to lead.
 """
 
 _NOT_THERE: Final = (0, 0)
-_RAISED: Final = (KRAFT_VERSION, METADATA_VERSION)
+_RECORDED: Final = (METADATA_VERSION, SHARE_VERSION)
+_RAISED: Final = (KRAFT_VERSION, *_RECORDED)
 
 
 class UpgradeType(IntEnum):
@@ -79,6 +84,11 @@ def share_level(image: Image) -> int:
     return min((each.get(SHARE_VERSION, 0) for each in known), default=highest)
 
 
+def has_dead_letters(image: Image) -> bool:
+    """Whether share groups can have dead letters: every node knows the state of a record that waits for its letter."""
+    return share_level(image) >= DEAD_LETTERS
+
+
 def check_shares(image: Image) -> None:
     """Refuse what needs share groups while there are none in this cluster."""
     if share_level(image) == 0:
@@ -88,7 +98,7 @@ def check_shares(image: Image) -> None:
 def update_features(image: Image, updates: Sequence[FeatureUpdate], *, kraft_version: int) -> MetadataDecision[None]:
     """Decide on updates: all of them, or none. That of the quorum is not in the metadata, and is only checked."""
     check_updates(image, updates, kraft_version=kraft_version)
-    changed = (set_feature(image, each.name, each.level) for each in updates if each.name == METADATA_VERSION)
+    changed = (set_feature(image, each.name, each.level) for each in updates if each.name in _RECORDED)
     return MetadataDecision([record for decision in changed for record in decision.records], None)
 
 

@@ -29,6 +29,7 @@ from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.turns import finish, is_over
 from barnabas.services.coordinators import PartitionCoordinators
+from barnabas.services.features import has_dead_letters
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings.catalogue.group_settings import Bounds, GroupSettings
 from barnabas.services.settings.catalogue.share_settings import ShareSettings
@@ -163,7 +164,12 @@ class GroupCoordinators(PartitionCoordinators[GroupCoordinator]):
 
     def share_config_of(self, group: str) -> ShareConfig:
         """The settings of a share group, as of now."""
-        return self.config.share_of(self._metadata.image.config_of(GROUP_RESOURCE, group))
+        image = self._metadata.image
+        found = self.config.share_of(image.config_of(GROUP_RESOURCE, group))
+        if found.letters is not None and not has_dead_letters(image):
+            limits = found.limits._replace(has_letters=False)
+            return msgspec.structs.replace(found, letters=None, limits=limits)
+        return found
 
     def end_transaction(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
         """The marker of a transaction was appended to a partition of the topic of groups."""

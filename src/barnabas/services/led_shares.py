@@ -3,14 +3,17 @@ somebody else leads.
 
 One `LedShare` is one group's view of one partition. It has one write out at a time, which has all that came up
 meanwhile; an acknowledgement is answered when its write is. A write that fails for a while is repeated; one that is
-fenced ends it, and the next request loads it anew. Its timer is that of the first lock that runs out.
+fenced ends it, and the next request loads it anew. Its timer is that of the first lock that runs out, or of the first
+record that has waited long enough. While it has dead letters to write (`share_letters`) it stays in memory, used or
+not.
 """
 
 import asyncio
 import re
+import zlib
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from barnabas.core.errors import (
     BarnabasError,
@@ -38,6 +41,7 @@ from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Partition
 from barnabas.services import offsets
 from barnabas.services.served import ServedTopics
+from barnabas.services.share_letters import LetterCounts, ShareLetters, Writing
 from barnabas.storage.lookup import TimedOffset
 
 log = get_logger("barnabas.shares")
@@ -95,12 +99,14 @@ class LedShare:
         offload: Offload,
         clock: Clock,
         tasks: asyncio.TaskGroup,
+        letters: "Letters",
     ) -> None:
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.is_reading = False  # one fetch at a time reads from the log for this group
         self.is_wanted = False  # another one came meanwhile
+        self.is_short = False  # a fetch found no room for anything new
         self.end: BarnabasError | None = None  # why it is no longer used
         self._share: SharePartition | None = None
         self._states = states
@@ -112,7 +118,16 @@ class LedShare:
         self._acks: dict[int, list[asyncio.Future[None]]] = {}  # by the write that they wait for
         self._writing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._letters = letters
+        self._writer = ShareLetters(self, letters.writing, letters.counts)
+        self._lettering: asyncio.Task[None] | None = None
+        self._is_full_said = False
         self.loading = tasks.create_task(self._load())
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return f"{self.partition.name} of share group '{self.key.group}'"
 
     @property
     def config(self) -> ShareConfig:
@@ -145,6 +160,21 @@ class LedShare:
         """Records that are with members."""
         return 0 if self._share is None else self._share.window.acquired
 
+    @property
+    def waiting(self) -> int:
+        """Records that wait for their backoff to end."""
+        return 0 if self._share is None else self._share.window.waiting
+
+    @property
+    def archiving(self) -> int:
+        """Records whose dead letter is yet to be written."""
+        return 0 if self._share is None else self._share.window.archiving
+
+    @property
+    def is_full_of_waiting(self) -> bool:
+        """Whether so many records wait that nothing new is delivered."""
+        return self._share is not None and self._share.is_full_of_waiting(self.config.limits)
+
     # Loading
 
     async def _load(self) -> None:
@@ -169,9 +199,13 @@ class LedShare:
                 if start_offset == NO_OFFSET:
                     start_offset = await self._find_start()
                 share = SharePartition(
-                    min(start_offset, self.partition.end_offset), state.batches, state_epoch=state.state_epoch
+                    min(start_offset, self.partition.end_offset),
+                    state.batches,
+                    state_epoch=state.state_epoch,
+                    seed=zlib.crc32(self.key.coordinator_key.encode()),
                 )
                 share.follow_log_start(self.partition.log_start_offset)
+                share.wait_anew(limits=self.config.limits, now_ms=self.now_ms)
                 if state.start_offset == NO_OFFSET:
                     share.note_start()
                 return share
@@ -210,8 +244,41 @@ class LedShare:
 
     def release(self, member: str) -> None:
         """A member's session has ended."""
-        if self._share is not None and self.end is None and self._share.release(member, limits=self.config.limits):
+        share = self._share
+        if share is None or self.end is not None:
+            return
+        if share.release(member, limits=self.config.limits, now_ms=self.now_ms):
             self.changed()
+
+    # The log, and what is not to be lost of it
+
+    def follow_log_start(self) -> None:
+        """Records may have been deleted from the log; that some had yet to get their dead letters is told."""
+        share = self.share
+        before = share.window.archiving
+        share.follow_log_start(self.partition.log_start_offset)
+        lost = before - share.window.archiving
+        if lost:
+            self._letters.counts.deleted += lost
+            log.error("%s: %d records were deleted before their dead letters could be written", self.title, lost)
+
+    async def _write_letters(self) -> None:
+        try:
+            await self._writer.run()
+        finally:
+            self._lettering = None
+            self._letters.on_end(self)
+
+    def _say_when_full(self) -> None:
+        is_full = self.is_full_of_waiting
+        if is_full and not self._is_full_said:
+            log.warning(
+                "%s: %d records wait to be delivered again, as many as may (share.partition.max.waiting.records); "
+                "nothing new is delivered until some have been",
+                self.title,
+                self.waiting,
+            )
+        self._is_full_said = is_full
 
     # Writing
 
@@ -223,8 +290,18 @@ class LedShare:
         self._set_timer(share)
         if share.must_write and self._writing is None:
             self._writing = begin_task(self._tasks, self._write_all(share))
-        if self._waiters and share.next_fetch_offset() <= share.end_offset:
+        if share.window.archiving and self._lettering is None:
+            self._lettering = begin_task(self._tasks, self._write_letters())
+        if share.window.waiting:
+            self._say_when_full()
+        if self._waiters and (share.next_fetch_offset() <= share.end_offset or self._has_room_again(share)):
             self.wake()
+
+    def _has_room_again(self, share: SharePartition) -> bool:
+        if not self.is_short or not share.has_room(self.config.limits):
+            return False
+        self.is_short = False
+        return True
 
     async def wait_written(self) -> None:
         """Return when nothing is being written."""
@@ -258,9 +335,7 @@ class LedShare:
         if isinstance(refusal, _FENCED):
             self.close(for_client(refusal))
             return False
-        self._set_timer(share)
-        if share.next_fetch_offset() <= share.end_offset:
-            self.wake()
+        self.changed()
         return refusal is None
 
     async def _write_with_retries(self, share: SharePartition, write: StateWrite) -> None:
@@ -328,9 +403,19 @@ class LedShare:
         self.end = reason or NotLeaderOrFollower(f"{self.partition.name} is not led by this node any more")
         if self._timer is not None:
             self._timer.cancel()
+        if self._lettering is not None:
+            self._lettering.cancel()
         for number in list(self._acks):  # what is being written may still be
             self._answer(number, self.end)
         self.wake()
+
+
+class Letters(NamedTuple):
+    """What a share partition needs for its dead letters."""
+
+    writing: Writing
+    counts: LetterCounts
+    on_end: Callable[[LedShare], None]  # there are none left
 
 
 class LedShares:
@@ -344,7 +429,11 @@ class LedShares:
         config_of: Callable[[str], ShareConfig],
         offload: Offload,
         clock: Clock,
+        letters: Writing,
     ) -> None:
+        self.is_used: Callable[[str], bool] = lambda _group: True  # whether a group has members here
+        self.letter_counts = LetterCounts()
+        self._letters = Letters(letters, self.letter_counts, self._on_letters_end)
         self._served = served
         self._states = states
         self.config_of = config_of
@@ -367,6 +456,31 @@ class LedShares:
         """Name what is counted here."""
         metrics.gauge("share_partitions", "Share partitions in memory.", lambda: len(self._by_key))
         metrics.gauge("share_records_in_flight", "Records that are with members of share groups.", self._count)
+        metrics.gauge(
+            "share_records_waiting",
+            "Records of share groups that wait for their backoff to end.",
+            lambda: sum(led.waiting for led in self._by_key.values()),
+        )
+        metrics.gauge(
+            "share_partitions_full",
+            "Share partitions in which so many records wait that nothing new is delivered.",
+            lambda: sum(led.is_full_of_waiting for led in self._by_key.values()),
+        )
+        metrics.gauge(
+            "share_records_archiving",
+            "Records of share groups whose dead letter is yet to be written.",
+            lambda: sum(led.archiving for led in self._by_key.values()),
+        )
+        counts = self.letter_counts
+        metrics.counter("share_dead_letters_total", "Dead letters that were written.", lambda: counts.written)
+        metrics.counter(
+            "share_dead_letter_failures_total", "Attempts to write dead letters that failed.", lambda: counts.failures
+        )
+        metrics.counter(
+            "share_dead_letters_lost_total",
+            "Records that were deleted from the log before their dead letters could be written.",
+            lambda: counts.deleted,
+        )
 
     def _count(self) -> int:
         return sum(led.in_flight for led in self._by_key.values())
@@ -390,6 +504,7 @@ class LedShares:
                 offload=self._offload,
                 clock=self._clock,
                 tasks=self._tasks,
+                letters=self._letters,
             )
             self._by_key[key] = led
             self._by_group.setdefault(key.group, {})[key] = led
@@ -404,18 +519,24 @@ class LedShares:
         for led in self.of_group(group):
             led.release(member)
 
-    def let_go(self, group: str, is_used: Callable[[], bool]) -> None:
-        """Drop those of a group that nobody uses, once they are written."""
+    def let_go(self, group: str) -> None:
+        """Drop those of a group that nobody uses, once they are written, with all their dead letters."""
         if self._tasks is not None and self._by_group.get(group):
-            begin_task(self._tasks, self._let_go(group, is_used))
+            begin_task(self._tasks, self._let_go(group))
 
-    async def _let_go(self, group: str, is_used: Callable[[], bool]) -> None:
+    async def _let_go(self, group: str) -> None:
         for led in self.of_group(group):
             with suppress(BarnabasError):  # it has ended by itself
                 await led.wait_written()
-            if is_used():
+            if self.is_used(group):
                 return
+            if led.is_current and led.archiving:
+                continue
             self._drop(led)
+
+    def _on_letters_end(self, led: LedShare) -> None:
+        if led.end is None and not self.is_used(led.key.group):
+            self.let_go(led.key.group)
 
     def apply(self, records: Sequence[MetadataRecord]) -> None:
         """Leaders may have changed, and topics may have been deleted."""

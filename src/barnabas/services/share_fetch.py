@@ -103,11 +103,12 @@ class ShareFetch:
         self._fetch = fetch
         self._shares = shares
         self.sessions = ShareSessions(max_sessions=max_sessions, on_end=self._on_session_end)
+        shares.is_used = self.sessions.has_group
 
     def _on_session_end(self, key: SessionKey) -> None:
         self._shares.release(key.group, key.member)
         if not self.sessions.has_group(key.group):
-            self._shares.let_go(key.group, lambda: self.sessions.has_group(key.group))
+            self._shares.let_go(key.group)
 
     def lock_timeout_ms(self, group: str) -> int:
         """For how long a member of a group has what it acquires."""
@@ -282,8 +283,9 @@ class ShareFetch:
     async def _acquire_once(self, led: LedShare, wanted: Wanted, max_bytes: int) -> tuple[list[Acquired], Buffer, bool]:
         """Read once, and acquire; the last says whether there is no use in reading on."""
         share, config, partition = led.share, led.config, led.partition
-        share.follow_log_start(partition.log_start_offset)
+        led.follow_log_start()
         if not share.can_acquire(config.limits):
+            led.is_short = True
             return [], b"", True
         at = share.next_fetch_offset()
         found = self._fetch.look(

@@ -26,6 +26,7 @@ from barnabas.client import (
 )
 from barnabas.client.queues.admin import QueueStats
 from barnabas.client.queues.locks import Ack, Lock, Place
+from barnabas.client.queues.redrive import Redriven
 from barnabas.core.errors import GroupIdNotFound, TopicExists, TransactionalIdNotFound, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.batch import TimestampType
@@ -78,6 +79,7 @@ class FakeBus:
         self.asked: dict[str, Any] = {}
         self.options: dict[str, Any] = {}
         self.flush_count = 0
+        self.gone_letters = 0
         self.answers: dict[int, Ack] = {}
 
     def note_opened(self, options: dict[str, Any]) -> Self:
@@ -201,15 +203,25 @@ class FakeBus:
 
     def stats(self, group: str) -> list[QueueStats]:
         self._check_group(group)
-        return [QueueStats("orders", 0, 5, 8, 2), QueueStats("orders", 1, None, 8, None)]
+        return [
+            QueueStats("orders", 0, 5, 8, 2, 1, 0),
+            QueueStats("orders", 1, None, 8, None),
+            QueueStats("dlq.orders", 0, 2, 7, 5, is_letters=True),
+        ]
 
     def starts(self, group: str, topic: str) -> dict[int, int]:
-        return {each.partition: each.start_offset for each in self.stats(group) if each.start_offset is not None}
+        found = [each for each in self.stats(group) if not each.is_letters]
+        return {each.partition: each.start_offset for each in found if each.start_offset is not None}
 
     def purge(self, group: str, topic: str) -> dict[int, int]:
         self._check_group(group)
         self.asked = {"purged": (group, topic)}
         return {0: 8, 1: 8}
+
+    def redrive(self, group: str, *, limit: int | None = None, dry_run: bool = False) -> Redriven:
+        self._check_group(group)
+        self.asked = {"redriven": (group, limit, dry_run)}
+        return Redriven("dlq.orders", {"orders": 3, "jobs": 2}, 1, self.gone_letters, 4)
 
     def transactions(self, **asked: Any) -> list[TransactionInfo]:
         self.asked = asked

@@ -47,9 +47,10 @@ def test_a_command_that_cannot_be_run_is_wrong_usage(barnabas: Barnabas, jobs: F
 def test_stats_show_each_partition(barnabas: Barnabas, capsys: Captured) -> None:
     assert barnabas("queue", "stats", "billing") == 0
     assert capsys.readouterr().out.splitlines() == [
-        "topic\tpartition\tstart offset\tend offset\tdepth",
-        "orders\t0\t5\t8\t2",
-        "orders\t1\t-\t8\t-",
+        "topic\tpartition\tstart offset\tend offset\tdepth\tretrying\tarchiving\tdead letters",
+        "orders\t0\t5\t8\t2\t1\t0\t-",
+        "orders\t1\t-\t8\t-\t-\t-\t-",
+        "dlq.orders\t0\t2\t7\t-\t-\t-\t5",
     ]
     assert barnabas("queue", "stats", "billing", "--json") == 0
     assert json.loads(capsys.readouterr().out)[1]["depth"] is None
@@ -71,3 +72,32 @@ def test_a_purge_wants_confirmation(barnabas: Barnabas, bus: FakeBus, capsys: Ca
     capsys.readouterr()
     assert barnabas("queue", "purge", "billing", "orders", "--yes", "--json") == 0
     assert json.loads(capsys.readouterr().out)[0]["start_offset"] == 8
+
+
+def test_a_redrive_wants_confirmation_and_says_what_it_sent(barnabas: Barnabas, bus: FakeBus, capsys: Captured) -> None:
+    assert barnabas("queue", "redrive", "billing") == 2
+    assert bus.asked == {}
+    capsys.readouterr()
+    assert barnabas("queue", "redrive", "billing", "--limit", "5", "--yes") == 0
+    assert bus.asked == {"redriven": ("billing", 5, False)}
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == ["letters\tto topic\tcount", "dlq.orders\tjobs\t2", "dlq.orders\torders\t3"]
+    assert "1 letters that were there twice, and 4 records" in printed.err
+
+
+def test_a_dry_run_needs_no_confirmation(barnabas: Barnabas, bus: FakeBus, capsys: Captured) -> None:
+    assert barnabas("queue", "redrive", "billing", "--dry-run", "--json") == 0
+    assert bus.asked == {"redriven": ("billing", None, True)}
+    assert json.loads(capsys.readouterr().out)[0]["sent"] == {"orders": 3, "jobs": 2}
+
+
+def test_a_redrive_that_could_not_send_all_fails(barnabas: Barnabas, bus: FakeBus, capsys: Captured) -> None:
+    bus.gone_letters = 2
+    assert barnabas("queue", "redrive", "billing", "--yes") == 1
+    assert "2 letters were not sent" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "many"])
+def test_a_limit_that_is_none_is_wrong_usage(barnabas: Barnabas, bus: FakeBus, limit: str) -> None:
+    assert barnabas("queue", "redrive", "billing", "--yes", "--limit", limit) == 2
+    assert bus.asked == {}

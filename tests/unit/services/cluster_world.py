@@ -249,7 +249,7 @@ FEATURES = (
     ("eligible.leader.replicas.version", 0, 1),
     ("group.version", 0, 1),
     (METADATA_VERSION, 7, LATEST_LEVEL),
-    ("share.version", 0, 1),
+    ("share.version", 0, 2),
     ("transaction.version", 0, 2),
 )
 

@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from barnabas.core.errors import InvalidConfig
-from barnabas.core.groups.share.messages import LATEST, ShareConfig
+from barnabas.core.groups.share.backoff import Backoff
+from barnabas.core.groups.share.messages import LATEST, LetterSettings, ShareConfig
 from barnabas.core.groups.share.partition import ShareLimits
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import ALL_NODES, BROKER_RESOURCE, TOPIC_RESOURCE
@@ -17,7 +18,7 @@ from barnabas.runtime.log_lines import get_logger
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.catalogue.group_settings import GROUP_SETTINGS, Bounds, GroupSettings
 from barnabas.services.settings.catalogue.setting import InvalidSetting, Setting, unknown_setting
-from barnabas.services.settings.catalogue.share_settings import ShareSettings
+from barnabas.services.settings.catalogue.share_settings import LETTER_COPIES, LETTER_TOPIC, SHARE, ShareSettings
 from barnabas.services.settings.catalogue.topic_settings import TOPIC_SETTINGS
 from barnabas.services.settings.internal_topics import with_room_for_own
 from barnabas.services.settings.topic_config import (
@@ -159,6 +160,7 @@ def resolve_share_group(overrides: Mapping[str, str], settings: ShareSettings) -
         "share.record.lock.duration.ms": settings.group_share_record_lock_duration_ms,
         "share.partition.max.record.locks": settings.group_share_partition_max_record_locks,
     }
+    letters = _letters_of(overrides)
     for name, (least, most) in settings.bounds().items():
         if name in overrides:
             values[name] = min(max(int(overrides[name]), least), most)
@@ -170,11 +172,31 @@ def resolve_share_group(overrides: Mapping[str, str], settings: ShareSettings) -
             lock_duration_ms=values["share.record.lock.duration.ms"],
             delivery_limit=values["share.delivery.count.limit"],
             max_locks=values["share.partition.max.record.locks"],
-            allows_renewal=overrides.get("share.renew.acknowledge.enable", "true").strip().lower() == "true",
+            allows_renewal=_is_true(overrides.get("share.renew.acknowledge.enable", "true")),
+            backoff=Backoff(
+                _whole(overrides, "share.retry.backoff.ms", SHARE.limits.backoff.first_ms),
+                _whole(overrides, "share.retry.backoff.max.ms", SHARE.limits.backoff.most_ms),
+            ),
+            max_waiting=_whole(overrides, "share.partition.max.waiting.records", SHARE.limits.max_waiting),
+            has_letters=letters is not None,
         ),
+        letters=letters,
         auto_offset_reset=overrides.get("share.auto.offset.reset", LATEST).strip(),
         is_committed=overrides.get("share.isolation.level", "").strip() == "read_committed",
     )
+
+
+def _letters_of(overrides: Mapping[str, str]) -> LetterSettings | None:
+    topic = overrides.get(LETTER_TOPIC, "").strip()
+    return LetterSettings(topic, _is_true(overrides.get(LETTER_COPIES, ""))) if topic else None
+
+
+def _is_true(text: str) -> bool:
+    return text.strip().lower() == "true"
+
+
+def _whole(overrides: Mapping[str, str], name: str, default: int) -> int:
+    return int(overrides[name]) if name in overrides else default
 
 
 def group_field(name: str) -> str:

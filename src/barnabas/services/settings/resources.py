@@ -23,6 +23,7 @@ from barnabas.core.metadata.records import (
 )
 from barnabas.core.metadata.topics import set_configs
 from barnabas.runtime.cluster_metadata import ClusterMetadata
+from barnabas.services.features import DEAD_LETTERS, has_dead_letters
 from barnabas.services.settings import (
     DescribedSetting,
     SettingChange,
@@ -42,7 +43,9 @@ from barnabas.services.settings import (
 )
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.catalogue.setting import InvalidSetting, UnknownSetting
+from barnabas.services.settings.catalogue.share_settings import LETTER_TOPIC
 from barnabas.services.settings.internal_topics import check_settings
+from barnabas.services.settings.letter_topics import check_letter_topic
 from barnabas.services.settings.loggers import describe_loggers
 from barnabas.services.settings.resolution import effective_config
 
@@ -143,6 +146,7 @@ def decide_changes(
         check_settings(resource.name, changed, config)
     elif resource.type == GROUP_RESOURCE:
         changed = alter_group(current, changes, config.groups, config.shares)
+        _check_letters(image, config, changed)
     else:
         with _refusals_of_brokers():
             changed = alter_broker(current, changes)
@@ -167,12 +171,24 @@ def decide_replacement(
         check_settings(resource.name, changed, config)
     elif resource.type == GROUP_RESOURCE:
         changed = replace_group(current, wanted, config.groups, config.shares)
+        _check_letters(image, config, changed)
     else:
         with _refusals_of_brokers():
             changed = _replace_broker(current, wanted)
             _check_min_insync_replicas(resource, changed)
             _check_broker(image, config, resource, overlaid(current, changed))
     return set_configs(image, resource.type, resource.name, changed)
+
+
+def _check_letters(image: Image, config: BrokerConfig, changed: Mapping[str, str | None]) -> None:
+    """Refuse dead letters that no broker would write, or not every one of this cluster."""
+    topic = (changed.get(LETTER_TOPIC) or "").strip()
+    if not topic:
+        return
+    if not has_dead_letters(image):
+        raise InvalidConfig(f"{LETTER_TOPIC} needs share.version {DEAD_LETTERS}: see UpdateFeatures")
+    prefix = effective_config(image, config).shares.errors_deadletterqueue_topic_name_prefix
+    check_letter_topic(topic, prefix=prefix)
 
 
 def _replace_broker(current: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:

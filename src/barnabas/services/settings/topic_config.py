@@ -42,6 +42,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     delivery_semantics: DeliverySemantics | None = None
     record_validation: RecordValidation = RecordValidation.AUTO
     unclean_leader_election: bool = False
+    takes_dead_letters: bool = False
     leader_throttled_replicas: tuple[str, ...] = ()
     """`*`, or partition:broker: replicas that are led there, and copied from there at a limited rate."""
     follower_throttled_replicas: tuple[str, ...] = ()
@@ -69,6 +70,7 @@ FIELDS: Final = {
     "message.timestamp.after.max.ms": "timestamp_after_max_ms",
     "record.validation": "record_validation",
     "unclean.leader.election.enable": "unclean_leader_election",
+    "errors.deadletterqueue.group.enable": "takes_dead_letters",
     "leader.replication.throttled.replicas": "leader_throttled_replicas",
     "follower.replication.throttled.replicas": "follower_throttled_replicas",
 }

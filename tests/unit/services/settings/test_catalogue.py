@@ -19,6 +19,7 @@ KAFKA_TOPIC_SETTINGS = [
     "compression.type",
     "compression.zstd.level",
     "delete.retention.ms",
+    "errors.deadletterqueue.group.enable",
     "file.delete.delay.ms",
     "flush.messages",
     "flush.ms",

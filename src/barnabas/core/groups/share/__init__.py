@@ -16,7 +16,7 @@ What they say to each other:
     assigning            who is to fetch what
     state, encoding      a group as the log has it, and its records in Kafka's bytes
     messages, describe   requests, replies, settings; what people see
-    partition, window    the delivery of records
+    partition, window    the delivery of records; `backoff` is how long one waits for the next
     acknowledging        what members say of them
     persisted            the states of share partitions and the decisions about them: `state_encoding` is how they
                          are written

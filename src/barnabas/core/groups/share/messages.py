@@ -18,6 +18,13 @@ LATEST: Final = "latest"
 BY_DURATION: Final = "by_duration:"
 
 
+class LetterSettings(msgspec.Struct, frozen=True):
+    """Where the dead letters of a group go, and whether they have a copy of their records."""
+
+    topic: str  # errors.deadletterqueue.topic.name
+    is_copied: bool = False  # errors.deadletterqueue.copy.record.enable
+
+
 class ShareConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of share groups; defaults are Kafka's."""
 
@@ -27,6 +34,7 @@ class ShareConfig(msgspec.Struct, frozen=True, kw_only=True):
     limits: ShareLimits = ShareLimits()
     auto_offset_reset: str = LATEST  # share.auto.offset.reset
     is_committed: bool = False  # share.isolation.level
+    letters: LetterSettings | None = None  # None: there are no dead letters
 
 
 class ShareHeartbeat(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,17 +5,25 @@ coordinator has. The machine of a record, in its `window`:
 
                        a member fetches it: one delivery more, a lock
           AVAILABLE -----------------------------------------------> ACQUIRED
-              ^  ^       its lock runs out, its session ends            |   | RENEW: a new lock
-              |  +----------------------------------------------------- +---+
-              |                                                         | ACCEPT, RELEASE, REJECT, GAP
-              |          RELEASE is written                             v
-              +---------------------------------------------------- SETTLING ---> back to ACQUIRED, or to AVAILABLE if
-                                                                        |         its lock has run out: not written
-                                                                        v
-                                                      FINISHED: accepted, rejected, or delivered often enough
+            ^ ^  ^       its lock runs out, its session ends            |   | RENEW: a new lock
+            | |  +----------------------------------------------------- +---+
+            | |                                                         | ACCEPT, RELEASE, REJECT, GAP
+            | |          RELEASE is written                             v
+            | +---------------------------------------------------- SETTLING ---> back to ACQUIRED, or to AVAILABLE if
+            |                                                           |         its lock has run out: not written
+         WAITING                                                        v
+      instead of AVAILABLE, in a group with              FINISHED: accepted, rejected, or delivered often enough
+      backoff, until its time has come                       ^
+                                                         ARCHIVING: instead of FINISHED, in a group with dead letters,
+                                                         of what is rejected or was delivered often enough, until its
+                                                         letter is written, however long that takes
 
 A record that comes back after as many deliveries as the limit allows is finished: the limit counts when it comes back,
-and may have changed since. The start offset moves past what is finished.
+and may have changed since. The start offset moves past what is finished, and past nothing else: a record whose letter
+cannot be written stays, and counts against the limit of locks.
+
+What waits for its time does not count against that limit. It has one of its own: once it is reached, nothing new is
+acquired. That a record waits is not written: whoever leads next has it wait anew.
 
 What is acknowledged is written before it counts. What time does is so at once, and written with the next write: should
 it be lost, a record is delivered once more. That a record is out is not written at all: whoever leads next delivers it
@@ -32,7 +40,9 @@ from typing import Final, NamedTuple
 
 from barnabas.core.errors import InvalidRecordState
 from barnabas.core.groups.share.acknowledging import AckBatch, AckType
+from barnabas.core.groups.share.backoff import Backoff
 from barnabas.core.groups.share.window import Persisted, Span, State, Window
+from barnabas.core.records.dead_letters import Cause, LetterRange
 
 MAX_DIRTY: Final = 1000
 """Ranges that wait to be written; of more, what is between them is written along."""
@@ -41,7 +51,16 @@ _FINAL: Final = {
     AckType.GAP: Persisted.ARCHIVED,
     AckType.ACCEPT: Persisted.ACKNOWLEDGED,
     AckType.REJECT: Persisted.ARCHIVED,
+    AckType.RELEASE: Persisted.ARCHIVED,  # after its last delivery
 }
+_LOADED: Final = {Persisted.AVAILABLE: State.AVAILABLE, Persisted.ARCHIVING: State.ARCHIVING}
+_WRITTEN: Final = {
+    State.AVAILABLE: Persisted.AVAILABLE,
+    State.WAITING: Persisted.AVAILABLE,
+    State.ARCHIVING: Persisted.ARCHIVING,
+    State.FINISHED: Persisted.ARCHIVED,
+}
+"""What is written of a state that nobody waits for."""
 
 
 class ShareLimits(NamedTuple):
@@ -51,6 +70,9 @@ class ShareLimits(NamedTuple):
     delivery_limit: int = 5  # share.delivery.count.limit
     max_locks: int = 2000  # share.partition.max.record.locks
     allows_renewal: bool = True  # share.renew.acknowledge.enable
+    backoff: Backoff = Backoff()
+    max_waiting: int = 10_000  # share.partition.max.waiting.records
+    has_letters: bool = False  # errors.deadletterqueue.topic.name
 
     @property
     def halving_from(self) -> int:
@@ -104,13 +126,30 @@ class StateWrite(NamedTuple):
 class SharePartition:
     """One partition of one group."""
 
-    __slots__ = ("_deadlines", "_dirty", "_is_start_dirty", "_number", "_settling", "state_epoch", "window")
+    __slots__ = (
+        "_deadlines",
+        "_dirty",
+        "_due",
+        "_is_start_dirty",
+        "_number",
+        "_seed",
+        "_settling",
+        "state_epoch",
+        "window",
+    )
 
-    def __init__(self, start_offset: int, batches: Iterable[StateBatch] = (), *, state_epoch: int = 0) -> None:
-        """As the share coordinator has it. What no batch tells of is available, and was never delivered."""
+    def __init__(
+        self, start_offset: int, batches: Iterable[StateBatch] = (), *, state_epoch: int = 0, seed: int = 0
+    ) -> None:
+        """As the share coordinator has it. What no batch tells of is available, and was never delivered.
+
+        `seed` is what backoff varies by, so that partitions do not come back all together.
+        """
         self.window = Window(start_offset)
         self.state_epoch = state_epoch
+        self._seed = seed
         self._deadlines: list[int] = []  # a heap, with some that count no longer
+        self._due: list[tuple[int, int, int]] = []  # a heap: when ranges have waited long enough, and which they are
         self._dirty: list[tuple[int, int]] = []  # ranges to be written, for which nobody waits
         self._is_start_dirty = False
         self._number = 1  # of the next write
@@ -126,9 +165,15 @@ class SharePartition:
         if first > window.end_offset + 1:
             window.append(Span(window.end_offset + 1, first - 1, State.AVAILABLE))
         if batch.last >= first:
-            is_open = batch.state is Persisted.AVAILABLE
-            state = State.AVAILABLE if is_open else State.FINISHED
-            window.append(Span(first, batch.last, state, batch.delivery_count if is_open else 0))
+            state = _LOADED.get(batch.state, State.FINISHED)
+            count = 0 if state is State.FINISHED else batch.delivery_count
+            window.append(Span(first, batch.last, state, count))
+
+    def wait_anew(self, *, limits: ShareLimits, now_ms: int) -> None:
+        """After a load: what was delivered before waits from now on."""
+        if limits.backoff.is_on:
+            for span in [span for span in self.window if span.state is State.AVAILABLE and span.count]:
+                self._make_available(span, limits, now_ms)
 
     # Fetching
 
@@ -147,7 +192,15 @@ class SharePartition:
 
     def can_acquire(self, limits: ShareLimits) -> bool:
         """Whether a fetch may bring anything: with all locks out, only what is delivered again."""
-        return self.next_fetch_offset() <= self.end_offset or self.window.unfinished < limits.max_locks
+        return self.next_fetch_offset() <= self.end_offset or self.has_room(limits)
+
+    def has_room(self, limits: ShareLimits) -> bool:
+        """Whether anything new may be acquired."""
+        return self.window.held < limits.max_locks and not self.is_full_of_waiting(limits)
+
+    def is_full_of_waiting(self, limits: ShareLimits) -> bool:
+        """Whether as much waits for its time as may: until some of it has come, nothing new is acquired."""
+        return self.window.waiting >= limits.max_waiting
 
     def follow_log_start(self, log_start_offset: int) -> None:
         """Records were deleted from the log: nothing of them is left here, and their acknowledgements count no more."""
@@ -186,7 +239,7 @@ class SharePartition:
         window = self.window
         if first <= window.end_offset:
             for span in window.carve(first, last):
-                if span.state is State.AVAILABLE:
+                if span.state in (State.AVAILABLE, State.WAITING):
                     window.change(span, State.FINISHED, count=0)
                     self._note_dirty(span.first, span.last)
             window.tidy(first, last)
@@ -232,9 +285,7 @@ class SharePartition:
                 span.deadline_ms = now_ms + limits.lock_duration_ms
                 heappush(self._deadlines, span.deadline_ms)
                 continue
-            target = _FINAL.get(kind)
-            if target is None:
-                target = Persisted.AVAILABLE if span.count < limits.delivery_limit else Persisted.ARCHIVED
+            target, cause = _target(kind, span.count, limits)
             window.change(
                 span,
                 State.SETTLING,
@@ -242,6 +293,7 @@ class SharePartition:
                 deadline_ms=span.deadline_ms,
                 target=target,
                 write=self._number,
+                cause=cause,
             )
             self._settling.setdefault(self._number, []).append((span.first, span.last))
             is_settled = True
@@ -252,34 +304,90 @@ class SharePartition:
 
     def next_deadline_ms(self) -> int | None:
         """When to call `expire` next."""
-        return self._deadlines[0] if self._deadlines else None
+        first_due = self._due[0][0] if self._due else None
+        if not self._deadlines or (first_due is not None and first_due < self._deadlines[0]):
+            return first_due
+        return self._deadlines[0]
 
     def expire(self, *, limits: ShareLimits, now_ms: int) -> bool:
-        """Locks have run out: what they held comes back. Whether anything did."""
+        """Locks have run out: what they held comes back. Records have waited long enough. Whether there were any."""
+        is_due = self._end_waiting(now_ms)
         if not self._deadlines or self._deadlines[0] > now_ms:
-            return False
+            return is_due
         while self._deadlines and self._deadlines[0] <= now_ms:
             heappop(self._deadlines)
         due = [span for span in self.window if span.state is State.ACQUIRED and span.deadline_ms <= now_ms]
-        return self._give_back(due, limits)
+        return self._give_back(due, limits, now_ms) or is_due
 
-    def release(self, member: str, *, limits: ShareLimits) -> bool:
+    def _end_waiting(self, now_ms: int) -> bool:
+        is_due = False
+        while self._due and self._due[0][0] <= now_ms:
+            _, first, last = heappop(self._due)
+            if last < self.start_offset:
+                continue
+            spans = [
+                span
+                for span in self.window.look(max(first, self.start_offset), last)
+                if span.state is State.WAITING and span.deadline_ms <= now_ms
+            ]
+            for span in spans:
+                self.window.change(span, State.AVAILABLE)
+            self.window.tidy(max(first, self.start_offset), last)
+            is_due = is_due or bool(spans)
+        return is_due
+
+    def release(self, member: str, *, limits: ShareLimits, now_ms: int) -> bool:
         """A member's session has ended: what it held comes back. Whether anything did."""
         held = [span for span in self.window if span.state is State.ACQUIRED and span.member == member]
-        return self._give_back(held, limits)
+        return self._give_back(held, limits, now_ms)
 
-    def _give_back(self, spans: Sequence[Span], limits: ShareLimits) -> bool:
+    def _give_back(self, spans: Sequence[Span], limits: ShareLimits, now_ms: int) -> bool:
         ranges = [(span.first, span.last) for span in spans]
         for span in spans:
-            self._return(span, limits)
+            self._return(span, limits, now_ms)
         for first, last in reversed(ranges):  # tidying up merges spans, and so changes what is behind them
             self.window.tidy(first, last)
         return bool(ranges)
 
-    def _return(self, span: Span, limits: ShareLimits) -> None:
-        is_over = span.count >= limits.delivery_limit
-        self.window.change(span, State.FINISHED if is_over else State.AVAILABLE)
+    def _return(self, span: Span, limits: ShareLimits, now_ms: int) -> None:
+        if span.count < limits.delivery_limit:
+            self._make_available(span, limits, now_ms)
+        elif limits.has_letters:
+            self.window.change(span, State.ARCHIVING, cause=Cause.LIMIT)
+        else:
+            self.window.change(span, State.FINISHED)
         self._note_dirty(span.first, span.last)
+
+    def _make_available(self, span: Span, limits: ShareLimits, now_ms: int) -> None:
+        if not limits.backoff.is_on:
+            self.window.change(span, State.AVAILABLE)
+            return
+        due_ms = now_ms + limits.backoff.wait_ms(span.count, seed=self._seed ^ span.first)
+        self.window.change(span, State.WAITING, deadline_ms=due_ms)
+        heappush(self._due, (due_ms, span.first, span.last))
+
+    # Dead letters
+
+    def next_letters(self, *, limits: ShareLimits, max_records: int) -> LetterRange | None:
+        """The first records whose letters are to be written; None if there are none.
+
+        After a load nobody knows why: what was delivered as often as it may be is taken for that.
+        """
+        if not self.window.archiving:
+            return None
+        span = next(each for each in self.window if each.state is State.ARCHIVING)
+        cause = span.cause or (Cause.LIMIT if span.count >= limits.delivery_limit else Cause.REJECTED)
+        return LetterRange(span.first, min(span.last, span.first + max_records - 1), span.count, cause)
+
+    def end_letters(self, first: int, last: int) -> None:
+        """The letters of a range are written, or nobody wants them any more: it is finished."""
+        first = max(first, self.start_offset)
+        for span in self.window.carve(first, last):
+            if span.state is State.ARCHIVING:
+                self.window.change(span, State.FINISHED)
+                self._note_dirty(span.first, span.last)
+        if first <= last:
+            self.window.tidy(first, last)
 
     # Writing
 
@@ -316,11 +424,11 @@ class SharePartition:
             StateBatch(
                 max(first, span.first),
                 min(last, span.last),
-                Persisted.AVAILABLE if span.state is State.AVAILABLE else Persisted.ARCHIVED,
+                _WRITTEN[span.state],
                 span.count,
             )
             for span in spans
-            if span.state is State.FINISHED or (span.state is State.AVAILABLE and span.count)
+            if span.state in _WRITTEN and (span.count or span.state is State.FINISHED)
         ]
 
     def _after(self, number: int) -> tuple[int, int]:
@@ -328,7 +436,7 @@ class SharePartition:
         start, complete, is_head = self.start_offset, 0, True
         for span in self.window:
             is_finished = span.state is State.FINISHED or (
-                span.state is State.SETTLING and span.write == number and span.target is not Persisted.AVAILABLE
+                span.state is State.SETTLING and span.write == number and span.target.is_done
             )
             is_head = is_head and is_finished
             if is_head:
@@ -355,14 +463,17 @@ class SharePartition:
             self._is_start_dirty = True
 
     def _settle(self, span: Span, *, is_written: bool, limits: ShareLimits, now_ms: int) -> None:
-        if is_written:
-            is_open = span.target is Persisted.AVAILABLE
-            self.window.change(span, State.AVAILABLE if is_open else State.FINISHED)
+        if is_written and span.target is Persisted.AVAILABLE:
+            self._make_available(span, limits, now_ms)
+        elif is_written and span.target is Persisted.ARCHIVING:
+            self.window.change(span, State.ARCHIVING, cause=span.cause)
+        elif is_written:
+            self.window.change(span, State.FINISHED)
         elif span.deadline_ms > now_ms:
             heappush(self._deadlines, span.deadline_ms)
             self.window.change(span, State.ACQUIRED, member=span.member, deadline_ms=span.deadline_ms)
         else:
-            self._return(span, limits)
+            self._return(span, limits, now_ms)
 
     def _note_dirty(self, first: int, last: int) -> None:
         self._dirty.append((first, last))
@@ -426,7 +537,7 @@ class _Taking:
 
     def _take_new(self, first: int, last: int, *, is_first: bool) -> None:
         window = self._partition.window
-        if window.unfinished >= self._limits.max_locks:
+        if not self._partition.has_room(self._limits):
             self._is_over = True
             return
         last = self._within_limit(first, last)
@@ -450,6 +561,15 @@ class _Taking:
             self.acquired.append(taken)
         else:
             self.acquired[-1] = before._replace(last=taken.last)
+
+
+def _target(kind: AckType, count: int, limits: ShareLimits) -> tuple[Persisted, Cause | None]:
+    """What becomes of a record of which a member says this; and why, if it gets a dead letter."""
+    if kind is AckType.RELEASE and count < limits.delivery_limit:
+        return Persisted.AVAILABLE, None
+    if kind in (AckType.RELEASE, AckType.REJECT) and limits.has_letters:
+        return Persisted.ARCHIVING, Cause.REJECTED if kind is AckType.REJECT else Cause.LIMIT
+    return _FINAL[kind], None
 
 
 def _runs(ack: AckBatch) -> list[tuple[AckType, int, int]]:

@@ -190,16 +190,15 @@ def _join(left: Iterable[StateBatch], right: Iterable[StateBatch]) -> Iterator[S
             yield from more
 
 
-def _how_far(batch: StateBatch) -> tuple[bool, int]:
-    """Nothing that is finished comes back, and no delivery is uncounted."""
-    return batch.state is not Persisted.AVAILABLE, batch.delivery_count
+def _how_far(batch: StateBatch) -> tuple[bool, bool, int]:
+    """Nothing that is finished comes back, nothing that gets a dead letter is delivered, no delivery is uncounted."""
+    return batch.state.is_done, batch.state is not Persisted.AVAILABLE, batch.delivery_count
 
 
 def _are_alike(left: StateBatch, right: StateBatch) -> bool:
-    is_open = left.state is Persisted.AVAILABLE
-    if is_open or right.state is Persisted.AVAILABLE:
-        return (left.state, left.delivery_count) == (right.state, right.delivery_count)
-    return True
+    if left.state.is_done and right.state.is_done:
+        return True
+    return (left.state, left.delivery_count) == (right.state, right.delivery_count)
 
 
 # Decisions

@@ -5,14 +5,17 @@ of the changes of state, and not of the records. A span is split when a part of 
 neighbours when they have become alike.
 
 Invariants: spans are in order, without a gap or an overlap, from `start_offset` to `end_offset`; the first one is not
-finished, since the start offset moves past it; `finished` and `acquired` count the offsets in these states. Finished
-spans are one, however they were finished: what is between unfinished offsets costs nothing, however much it is.
+finished, since the start offset moves past it; `finished`, `acquired`, `waiting` and `archiving` count the offsets in
+these states. Finished spans are one, however they were finished: what is between unfinished offsets costs nothing,
+however much it is.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
+
+from barnabas.core.records.dead_letters import Cause
 
 
 class State(IntEnum):
@@ -21,7 +24,9 @@ class State(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     FINISHED = 2  # acknowledged, rejected, or never to be delivered
+    ARCHIVING = 3  # never delivered again, and its dead letter is yet to be written
     SETTLING = 5  # acknowledged, and that is being written
+    WAITING = 6  # to be delivered again, when its time has come
 
 
 class Persisted(IntEnum):
@@ -29,7 +34,13 @@ class Persisted(IntEnum):
 
     AVAILABLE = 0
     ACKNOWLEDGED = 2
+    ARCHIVING = 3  # from share.version 2 on
     ARCHIVED = 4
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to be done with it."""
+        return self in (Persisted.ACKNOWLEDGED, Persisted.ARCHIVED)
 
 
 @dataclass(slots=True)
@@ -41,9 +52,10 @@ class Span:
     state: State
     count: int = 0  # deliveries
     member: str = ""  # who has acquired it
-    deadline_ms: int = 0  # until when
+    deadline_ms: int = 0  # until when; of one that waits, when its time has come
     target: Persisted = Persisted.AVAILABLE  # what it becomes once that is written
     write: int = 0  # the write that says so
+    cause: Cause | None = None  # why it gets a dead letter; None where that is not known, as after a load
 
     @property
     def size(self) -> int:
@@ -55,25 +67,35 @@ class Span:
             return False
         if self.state is State.FINISHED:
             return True
-        if self.count != other.count:
-            return False
-        if self.state is State.AVAILABLE:
-            return True
-        if (self.member, self.deadline_ms) != (other.member, other.deadline_ms):
-            return False
-        return self.state is State.ACQUIRED or (self.target, self.write) == (other.target, other.write)
+        return self._rest == other._rest
+
+    @property
+    def _rest(self) -> tuple[object, ...]:
+        return self.count, self.member, self.deadline_ms, self.target, self.write, self.cause
 
 
 class Window:
     """Spans from the start offset to the end offset."""
 
-    __slots__ = ("_available_from", "_firsts", "_spans", "acquired", "end_offset", "finished", "start_offset")
+    __slots__ = (
+        "_available_from",
+        "_firsts",
+        "_spans",
+        "acquired",
+        "archiving",
+        "end_offset",
+        "finished",
+        "start_offset",
+        "waiting",
+    )
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
         self.end_offset = start_offset - 1  # the last offset in the window: Kafka's SPEO, which is inclusive
         self.finished = 0
         self.acquired = 0
+        self.archiving = 0
+        self.waiting = 0
         self._spans: list[Span] = []
         self._firsts: list[int] = []
         self._available_from = start_offset  # nothing before it is available
@@ -85,6 +107,11 @@ class Window:
     @property
     def unfinished(self) -> int:
         return self.size - self.finished
+
+    @property
+    def held(self) -> int:
+        """Offsets that count against the limit of locks: all that are not finished, and do not wait for their time."""
+        return self.unfinished - self.waiting
 
     def __len__(self) -> int:
         """The number of spans."""
@@ -137,12 +164,14 @@ class Window:
         deadline_ms: int = 0,
         target: Persisted = Persisted.AVAILABLE,
         write: int = 0,
+        cause: Cause | None = None,
     ) -> None:
         """Give a span another state. The caller tidies up when it has changed all that it changes."""
         self._count(span, -1)
         span.state = state
         span.count = span.count if count is None else count
         span.member, span.deadline_ms, span.target, span.write = member, deadline_ms, target, write
+        span.cause = cause
         self._count(span, 1)
         if state is State.AVAILABLE:
             self._available_from = min(self._available_from, span.first)
@@ -200,3 +229,7 @@ class Window:
             self.finished += sign * span.size
         elif span.state is State.ACQUIRED:
             self.acquired += sign * span.size
+        elif span.state is State.WAITING:
+            self.waiting += sign * span.size
+        elif span.state is State.ARCHIVING:
+            self.archiving += sign * span.size

@@ -26,7 +26,6 @@ from barnabas.edge.http.contents import Form, record_of
 from barnabas.edge.http.context import Context
 from barnabas.edge.http.problems import HttpRefusal, Problem, bad, problem_of
 from barnabas.edge.http.routes.records import FILTERS, chosen_partitions, filter_texts, form_of, within_quota
-from barnabas.edge.http.tokens import NotAuthenticated
 from barnabas.services.browsing import Browser, Span, Wanted
 from barnabas.services.call_quotas import Use
 from barnabas.services.offsets import LATEST

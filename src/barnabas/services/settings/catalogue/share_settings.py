@@ -15,6 +15,10 @@ from barnabas.services.settings.catalogue.setting import BrokerName, InvalidSett
 INT, SHORT, STRING, BOOLEAN = SettingType.INT, SettingType.SHORT, SettingType.STRING, SettingType.BOOLEAN
 SHARE: Final = ShareConfig()
 HOUR_MS: Final = 3_600_000
+LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
+LETTER_COPIES: Final = "errors.deadletterqueue.copy.record.enable"
+LETTERS_ALLOWED: Final = "errors.deadletterqueue.group.enable"
+"""The setting of a topic that lets it take dead letters."""
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 OFFSET_RESET: Final = r"latest|earliest|by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?"
 
@@ -93,6 +97,21 @@ class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
         About(INT, "The highest number of locks that a share group may set for itself.", at_least=2000, at_most=10_000),
     ] = 4000
 
+    errors_deadletterqueue_auto_create_topics_enable: Annotated[
+        bool,
+        About(
+            BOOLEAN,
+            "Whether the dead-letter topic of a share group is created when the first letter is written.",
+            is_dynamic=True,
+        ),
+    ] = False
+    errors_deadletterqueue_topic_name_prefix: Annotated[
+        str,
+        About(
+            STRING, "What the names of dead-letter topics of share groups begin with. Empty: anything.", is_dynamic=True
+        ),
+    ] = "dlq."
+
     share_coordinator_state_topic_num_partitions: Annotated[
         int, About(INT, "The number of partitions of __share_group_state when it is created.", at_least=1)
     ] = 50
@@ -156,6 +175,19 @@ class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 SHARE_GROUP_SETTINGS: Final = (
     Setting(
+        name=LETTER_COPIES,
+        kind=BOOLEAN,
+        default="false",
+        doc="Whether a dead letter has key, value and headers of its record, and not only says where the record is.",
+    ),
+    Setting(
+        name=LETTER_TOPIC,
+        kind=STRING,
+        default="",
+        doc="The topic that gets a dead letter for each record which members of the group reject, or which was "
+        "delivered as often as it may be. Empty: there are no dead letters.",
+    ),
+    Setting(
         name="share.auto.offset.reset",
         kind=STRING,
         default="latest",
@@ -192,6 +224,15 @@ SHARE_GROUP_SETTINGS: Final = (
         doc="The most records of a partition that are with members of the group, or to be delivered to it again.",
     ),
     Setting(
+        name="share.partition.max.waiting.records",
+        kind=INT,
+        default=str(SHARE.limits.max_waiting),
+        at_least=100,
+        at_most=50_000,
+        doc="The most records of a partition that wait for their backoff to end; with as many, nothing new is "
+        "delivered.",
+    ),
+    Setting(
         name="share.record.lock.duration.ms",
         kind=INT,
         at_least=1000,
@@ -203,6 +244,23 @@ SHARE_GROUP_SETTINGS: Final = (
         kind=BOOLEAN,
         default="true",
         doc="Whether members of a share group may renew the locks of records that they have.",
+    ),
+    Setting(
+        name="share.retry.backoff.max.ms",
+        kind=INT,
+        default=str(SHARE.limits.backoff.most_ms),
+        at_least=1,
+        at_most=24 * HOUR_MS,
+        doc="The longest time that a record waits until it is delivered again.",
+    ),
+    Setting(
+        name="share.retry.backoff.ms",
+        kind=INT,
+        default=str(SHARE.limits.backoff.first_ms),
+        at_least=0,
+        at_most=24 * HOUR_MS,
+        doc="How long a record that was released, or whose lock has run out, waits until it is delivered again: after "
+        "its first delivery, twice as long after the next, and so on. 0: not at all.",
     ),
     Setting(
         name="share.session.timeout.ms",

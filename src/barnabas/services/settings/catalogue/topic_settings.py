@@ -340,6 +340,12 @@ _DURABILITY: Final = (
         "availability.",
     ),
     Setting(
+        name="errors.deadletterqueue.group.enable",
+        kind=BOOLEAN,
+        default=default_text("errors.deadletterqueue.group.enable"),
+        doc="Whether groups may write dead letters to the topic.",
+    ),
+    Setting(
         name="leader.replication.throttled.replicas",
         kind=LIST,
         default="",

@@ -9,10 +9,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from barnabas.core.errors import InvalidRecordState
 from barnabas.core.groups.share.acknowledging import AckBatch, AckType
+from barnabas.core.groups.share.backoff import Backoff
 from barnabas.core.groups.share.partition import LogBatch, ShareLimits, SharePartition, StateBatch, StateWrite, Wanted
 from barnabas.core.groups.share.window import Persisted, State
+from barnabas.core.records.dead_letters import Cause
 
-LIMITS = ShareLimits(lock_duration_ms=100, delivery_limit=4, max_locks=40)
+PLAIN = ShareLimits(lock_duration_ms=100, delivery_limit=4, max_locks=40)
+CAREFUL = PLAIN._replace(backoff=Backoff(40, 100), max_waiting=20, has_letters=True)
+LOADED = {Persisted.AVAILABLE: "available", Persisted.ARCHIVING: "archiving"}
 MEMBERS = st.sampled_from(["a", "b", "c"])
 
 
@@ -26,6 +30,7 @@ class Kept:
     deadline_ms: int = 0
     target: Persisted = Persisted.AVAILABLE
     write: int = 0
+    cause: Cause | None = None
 
 
 @dataclass
@@ -38,6 +43,8 @@ class Coordinator:
 
 class ShareMachine(RuleBasedStateMachine):
     """Fetches, acknowledgements, time, writes that fail, another leader."""
+
+    limits = PLAIN
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,14 +86,16 @@ class ShareMachine(RuleBasedStateMachine):
         batches=st.integers(1, 4),
     )
     def fetch(self, member: str, most: int, size: int, is_strict: bool, batches: int) -> None:
-        if not self.partition.can_acquire(LIMITS):
-            assert sum(each.state != "finished" for each in self.kept.values()) >= LIMITS.max_locks
+        if not self.partition.can_acquire(self.limits):
+            waiting = sum(each.state == "waiting" for each in self.kept.values())
+            held = sum(each.state not in ("finished", "waiting") for each in self.kept.values())
+            assert held >= self.limits.max_locks or waiting >= self.limits.max_waiting
             return
         at = self.partition.next_fetch_offset()
         assert all(each.state != "available" for offset, each in self.kept.items() if offset < at)
         read = [each for each in self.log if each.last >= at][:batches]
         found = self.partition.acquire(
-            Wanted(member, most, size, is_strict), at, read, limits=LIMITS, now_ms=self.now_ms
+            Wanted(member, most, size, is_strict), at, read, limits=self.limits, now_ms=self.now_ms
         )
         taken = [(offset, each.delivery_count) for each in found for offset in range(each.first, each.last + 1)]
         in_log = {offset for each in read if each.is_delivered for offset in range(each.first, each.last + 1)}
@@ -96,15 +105,16 @@ class ShareMachine(RuleBasedStateMachine):
             assert each.state == "available", f"{offset} is {each.state}"
             assert count == each.count + 1
             each.state, each.count, each.member = "acquired", count, member
-            each.deadline_ms = self.now_ms + LIMITS.lock_duration_ms
+            each.deadline_ms = self.now_ms + self.limits.lock_duration_ms
             self.deliveries[offset] = self.deliveries.get(offset, 0) + 1
-        if any(count == LIMITS.delivery_limit for _, count in taken):
+        if any(count == self.limits.delivery_limit for _, count in taken):
             assert len(taken) == 1
         if is_strict:
             assert len(taken) <= most
         for offset in range(self.start, self.partition.end_offset + 1):
             span = self._span(offset)
-            if span == State.FINISHED and (offset not in self.kept or self.kept[offset].state == "available"):
+            is_open = offset not in self.kept or self.kept[offset].state in ("available", "waiting")
+            if span == State.FINISHED and is_open:
                 assert offset not in in_log
                 self.kept[offset] = Kept("finished")
             self.kept.setdefault(offset, Kept())
@@ -140,7 +150,7 @@ class ShareMachine(RuleBasedStateMachine):
             for offset in offsets
         )
         try:
-            number = self.partition.acknowledge(member, [ack], limits=LIMITS, now_ms=self.now_ms)
+            number = self.partition.acknowledge(member, [ack], limits=self.limits, now_ms=self.now_ms)
         except InvalidRecordState:
             assert not is_right
             return
@@ -148,34 +158,74 @@ class ShareMachine(RuleBasedStateMachine):
         for offset in offsets:
             each, said = self.kept[offset], types[0] if len(types) == 1 else types[offset - first]
             if said is AckType.RENEW:
-                each.deadline_ms = self.now_ms + LIMITS.lock_duration_ms
+                each.deadline_ms = self.now_ms + self.limits.lock_duration_ms
                 continue
             assert number is not None
             each.state, each.write = "settling", number
-            if said is AckType.RELEASE and each.count < LIMITS.delivery_limit:
+            is_lettered = self.limits.has_letters and said in (AckType.RELEASE, AckType.REJECT)
+            if said is AckType.RELEASE and each.count < self.limits.delivery_limit:
                 each.target = Persisted.AVAILABLE
+            elif is_lettered:
+                each.target = Persisted.ARCHIVING
+                each.cause = Cause.LIMIT if said is AckType.RELEASE else Cause.REJECTED
             else:
                 each.target = Persisted.ACKNOWLEDGED if said is AckType.ACCEPT else Persisted.ARCHIVED
 
     @rule(member=MEMBERS)
     def leave(self, member: str) -> None:
-        self.partition.release(member, limits=LIMITS)
-        for each in self.kept.values():
+        self.partition.release(member, limits=self.limits, now_ms=self.now_ms)
+        for offset, each in self.kept.items():
             if each.state == "acquired" and each.member == member:
-                self._give_back(each)
+                self._give_back(offset, each)
         self._advance()
 
     @rule(passed_ms=st.sampled_from([10, 60, 150]))
     def wait(self, passed_ms: int) -> None:
         self.now_ms += passed_ms
-        self.partition.expire(limits=LIMITS, now_ms=self.now_ms)
-        for each in self.kept.values():
-            if each.state == "acquired" and each.deadline_ms <= self.now_ms:
-                self._give_back(each)
+        self.partition.expire(limits=self.limits, now_ms=self.now_ms)
+        for offset, each in self.kept.items():
+            if each.state == "waiting" and each.deadline_ms <= self.now_ms:
+                each.state = "available"
+            elif each.state == "acquired" and each.deadline_ms <= self.now_ms:
+                self._give_back(offset, each)
         self._advance()
 
-    def _give_back(self, each: Kept) -> None:
-        each.state = "finished" if each.count >= LIMITS.delivery_limit else "available"
+    def _give_back(self, offset: int, each: Kept) -> None:
+        if each.count < self.limits.delivery_limit:
+            self._come_back(offset, each)
+        elif self.limits.has_letters:
+            each.state, each.cause = "archiving", Cause.LIMIT
+        else:
+            each.state = "finished"
+
+    def _come_back(self, offset: int, each: Kept) -> None:
+        """It can be delivered again, at once or when it has waited."""
+        each.state = "available"
+        if not self.limits.backoff.is_on:
+            return
+        (span,) = self.partition.window.look(offset, offset)
+        whole = min(self.limits.backoff.first_ms << (each.count - 1), self.limits.backoff.most_ms)
+        assert whole * 0.8 - 1 <= span.deadline_ms - self.now_ms <= whole
+        each.state, each.deadline_ms = "waiting", span.deadline_ms
+
+    # Dead letters
+
+    @rule(most=st.integers(1, 5), is_written=st.booleans())
+    def write_letters(self, most: int, is_written: bool) -> None:
+        wanted = self.partition.next_letters(limits=self.limits, max_records=most)
+        left = sorted(offset for offset, each in self.kept.items() if each.state == "archiving")
+        if wanted is None:
+            assert left == []
+            return
+        assert wanted.first == left[0]
+        for offset in range(wanted.first, wanted.last + 1):
+            assert self.kept[offset].count == wanted.delivery_count
+            assert self.kept[offset].cause in (wanted.cause, None)
+        if is_written:
+            self.partition.end_letters(wanted.first, wanted.last)
+            for offset in range(wanted.first, wanted.last + 1):
+                self.kept[offset].state = "finished"
+        self._advance()
 
     # Writing
 
@@ -194,20 +244,20 @@ class ShareMachine(RuleBasedStateMachine):
             for batch in write.batches:
                 for offset in range(batch.first, batch.last + 1):
                     self.written.states[offset] = (batch.state, batch.delivery_count)
-        self.partition.end_write(write.number, is_written=is_written, limits=LIMITS, now_ms=self.now_ms)
-        for each in self.kept.values():
+        self.partition.end_write(write.number, is_written=is_written, limits=self.limits, now_ms=self.now_ms)
+        for offset, each in self.kept.items():
             if each.state == "settling" and each.write == write.number:
-                if is_written:
-                    each.state = "available" if each.target is Persisted.AVAILABLE else "finished"
+                if is_written and each.target is Persisted.AVAILABLE:
+                    self._come_back(offset, each)
+                elif is_written:
+                    each.state = "archiving" if each.target is Persisted.ARCHIVING else "finished"
                 elif each.deadline_ms > self.now_ms:
                     each.state = "acquired"
                 else:
-                    self._give_back(each)
+                    self._give_back(offset, each)
         if is_written:
             done = sum(
-                state is not Persisted.AVAILABLE
-                for offset, (state, _) in self.written.states.items()
-                if offset >= write.start_offset
+                state.is_done for offset, (state, _) in self.written.states.items() if offset >= write.start_offset
             )
             assert done <= write.complete_count <= done + sum(each.state == "finished" for each in self.kept.values())
         self._advance()
@@ -215,19 +265,22 @@ class ShareMachine(RuleBasedStateMachine):
     @rule()
     def fail_over(self) -> None:
         """Another leader loads what was written: nothing that was acknowledged comes back."""
-        done = {offset for offset, (state, _) in self.written.states.items() if state is not Persisted.AVAILABLE}
+        done = {offset for offset, (state, _) in self.written.states.items() if state.is_done}
         batches = [
             StateBatch(offset, offset, state, count)
             for offset, (state, count) in self.written.states.items()
             if offset >= self.written.start_offset
         ]
         self.partition = SharePartition(self.written.start_offset, batches)
+        self.partition.wait_anew(limits=self.limits, now_ms=self.now_ms)
         self.writing = None
         self.failovers += 1
         kept: dict[int, Kept] = {}
         for offset in range(self.written.start_offset, self.partition.end_offset + 1):
             state, count = self.written.states.get(offset, (Persisted.AVAILABLE, 0))
-            kept[offset] = Kept("available" if state is Persisted.AVAILABLE else "finished", count)
+            kept[offset] = Kept(LOADED.get(state, "finished"), count)
+            if state is Persisted.AVAILABLE and count:
+                self._come_back(offset, kept[offset])
         self.kept = kept
         self.start = self.written.start_offset
         self._advance()
@@ -254,13 +307,23 @@ class ShareMachine(RuleBasedStateMachine):
         assert at == window.end_offset + 1
         assert window.finished == sum(each.state == "finished" for each in self.kept.values())
         assert window.acquired == sum(each.state == "acquired" for each in self.kept.values())
+        assert window.waiting == sum(each.state == "waiting" for each in self.kept.values())
+        assert window.archiving == sum(each.state == "archiving" for each in self.kept.values())
         assert all(left.is_like(right) is False for left, right in zip(list(window), list(window)[1:], strict=False))
 
     @invariant()
     def delivers_within_the_limit(self) -> None:
-        most = LIMITS.delivery_limit * (self.failovers + 1)
+        most = self.limits.delivery_limit * (self.failovers + 1)
         assert all(count <= most for count in self.deliveries.values())
 
 
+class CarefulMachine(ShareMachine):
+    """The same in a group with backoff and dead letters."""
+
+    limits = CAREFUL
+
+
+CarefulMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCarefulMachine = CarefulMachine.TestCase
 ShareMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestShareMachine = ShareMachine.TestCase

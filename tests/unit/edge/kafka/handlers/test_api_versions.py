@@ -39,7 +39,7 @@ def test_the_features_of_the_image_are_the_finalized_ones() -> None:
             "group.version": 1,
             "kraft.version": 1,
             "metadata.version": 25,
-            "share.version": 1,
+            "share.version": 2,
             "transaction.version": 2,
         }
         assert answer.finalized_features_epoch == broker.metadata.applied_offset - 1
