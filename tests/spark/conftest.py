@@ -1,11 +1,12 @@
 """One Spark session and one broker for all tests here that want one; topics are named apart.
 
-A JVM takes seconds to start and a core while it does: all tests that use the session run in one process, also under
-xdist (`--dist loadgroup`), so there is one. So do those of each server that tests share. What starts Sparks of its own,
-or none, runs beside them.
+A JVM takes seconds to start and a core while it does, so tests share one: under xdist (`--dist loadgroup`) two, one for
+pipelines and one for all others, each in a process of its own. One after the other they would take longer than all else
+that a run of all tests has, and processors would be idle at its end. Those of each server that tests share are in one
+process, too. What starts Sparks of its own, or none, runs beside them.
 
-The tests of the session take longest, and so come first of all, also with xdist (`--no-loadscope-reorder`). Their
-process prepares how Spark is started, while others have tests without Spark.
+The tests of the sessions take longest, and so come first of all, those of pipelines before the others, also with xdist
+(`--no-loadscope-reorder`). Their processes prepare how Spark is started, while others have tests without Spark.
 """
 
 import itertools
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.client import Bus
 
 HERE = Path(__file__).parent
+OF_PIPELINES = HERE / "pipelines"
 SHARED = ("spark", "remote", "pipeline")  # fixtures that start a JVM
 MakeTopic = Callable[..., str]
 
@@ -36,8 +38,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         shared = set(SHARED).intersection(getattr(item, "fixturenames", ()))
         if item.path.is_relative_to(HERE) and shared:
-            item.add_marker(pytest.mark.xdist_group(shared.pop()))
-    items.sort(key=lambda item: not (item.path.is_relative_to(HERE) and "spark" in getattr(item, "fixturenames", ())))
+            group = shared.pop()
+            is_of_pipelines = group == "spark" and item.path.is_relative_to(OF_PIPELINES)
+            item.add_marker(pytest.mark.xdist_group("spark_of_pipelines" if is_of_pipelines else group))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    if not item.path.is_relative_to(HERE) or "spark" not in getattr(item, "fixturenames", ()):
+        return 2
+    return 0 if item.path.is_relative_to(OF_PIPELINES) else 1
 
 
 @pytest.fixture(scope="session", autouse=True)
