@@ -9,6 +9,7 @@ from rich.table import Table
 
 from bench import (
     access,
+    asynchronous,
     attacks,
     broker,
     broker_start,
@@ -43,6 +44,7 @@ SUITES: dict[str, Callable[..., Iterator[Row]]] = {
     "checks": record_checks.rows,
     "scrub": scrub.rows,
     "start": broker_start.rows,
+    "aio": asynchronous.rows,
     "groups": groups.rows,
     "access": access.rows,
     "grpc": grpc_edge.rows,

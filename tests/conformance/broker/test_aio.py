@@ -1,8 +1,10 @@
 """`barnabas.aio`: the verbs of the bus in tasks, and what becomes of them when a task is cancelled."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from barnabas.core.errors import InvalidRequest
 from barnabas.testing.embedded import EmbeddedBroker, embedded
 
 TIMEOUT_S = 60
+DOCS = Path(__file__).parents[3] / "docs" / "asyncio.md"
 
 
 @pytest.fixture(scope="module")
@@ -257,6 +260,13 @@ def test_a_function_that_awaits_processes_every_record_once(broker: EmbeddedBrok
         assert squares == [number**2 for number in range(20)] + [49]
 
     run(broker, scenario)
+
+
+def test_the_example_in_the_docs_runs(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    [example, *_] = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    assert "127.0.0.1:9092" in example
+    exec(example.replace("127.0.0.1:9092", broker.bootstrap), {})
+    assert b'{"id": 1}'.decode() in capsys.readouterr().out
 
 
 def test_partitions_are_merged_by_time(broker: EmbeddedBroker) -> None:
