@@ -6,7 +6,6 @@ although within one place ``ms`` wins over ``hours``. A refusal says where the v
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -140,6 +139,8 @@ def _expanded(directory: str, environ: Mapping[str, str]) -> str:
 
 
 def _parse_toml(file: Path, text: str) -> list[tuple[str, str]]:
+    import tomllib  # noqa: PLC0415 - many nodes have no such file
+
     try:
         return list(_flattened(tomllib.loads(text), ""))
     except tomllib.TOMLDecodeError as problem:

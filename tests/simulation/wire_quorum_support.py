@@ -23,7 +23,7 @@ from barnabas.core.metadata import allocate_producer_ids
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import Endpoint as BrokerEndpoint
 from barnabas.core.metadata.records import MetadataRecord, encode_record
-from barnabas.core.raft.state import Leader, RaftConfig
+from barnabas.core.raft.state import Leader, RaftConfig, bootstrap_ids
 from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.edge.kafka.server import KafkaServer
 from barnabas.node import Node, Ports
@@ -32,7 +32,7 @@ from barnabas.runtime.logs import Logs
 from barnabas.runtime.metadata_log import MetadataLog, MetadataLogConfig
 from barnabas.runtime.offload import Threads
 from barnabas.runtime.peers import PeerLimits, Peers
-from barnabas.runtime.raft_driver.peers import WirePeers, bootstrap_ids
+from barnabas.runtime.raft_driver.peers import WirePeers
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.testing.disk import Keep

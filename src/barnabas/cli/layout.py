@@ -4,7 +4,6 @@ A table that does not fit becomes a list, one line for each value. Output to a p
 """
 
 import shutil
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +22,8 @@ def terminal_width() -> int:
 
 def wrap(text: str, width: int, *, indent: str = "") -> list[str]:
     """A text in lines that fit, broken at spaces only; a word that is longer than a line stays whole."""
+    import textwrap
+
     lines = textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return lines or [""]
 

@@ -1,34 +1,27 @@
 """The services of one node, made of its settings, its metadata, its logs and the way to its neighbours."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
-from barnabas.core.access.rules import Rules
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from barnabas.core.metadata.records import MIN_INSYNC_REPLICAS, ScramCredentialRecord
-from barnabas.node.neighbours import Neighbours
 from barnabas.node.ports import Ports
 from barnabas.runtime.broker_lease import BrokerLease
-from barnabas.runtime.cut_off import CutOffWatch
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.metadata_log import MetadataLog
 from barnabas.runtime.other_brokers import OtherBrokers
-from barnabas.runtime.repairing import Repairing
-from barnabas.runtime.replicating.fetchers import Fetchers
-from barnabas.runtime.replicating.session import Self
 from barnabas.services.access import Access
-from barnabas.services.acl_authorizer import AclAuthorizer
-from barnabas.services.acls import Acls
-from barnabas.services.audit import Audit, Audited
-from barnabas.services.broker import Broker, ReplicaParts, ShareParts
+from barnabas.services.broker import Broker, ShareParts
 from barnabas.services.controller import Controller, Formation
 from barnabas.services.controller_partitions import PartitionRules
 from barnabas.services.dead_letters import DeadLetters
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
-from barnabas.services.formatting import first_users
+from barnabas.services.formation import first_users
 from barnabas.services.group_coordinators import GroupConfig, GroupCoordinators
 from barnabas.services.groups import GroupService
-from barnabas.services.in_sync import InSync
 from barnabas.services.led_shares import LedShares
 from barnabas.services.markers import Markers
 from barnabas.services.membership import Membership, MembershipConfig
@@ -46,7 +39,10 @@ from barnabas.services.subscribers import Subscribers
 from barnabas.services.topics import Topics
 from barnabas.services.transaction_config import TransactionConfig
 from barnabas.services.transactions import TransactionService
-from barnabas.services.watching import Watching
+
+if TYPE_CHECKING:
+    from barnabas.node.neighbours import Neighbours
+    from barnabas.services.acls import Acls
 
 
 def build_broker(
@@ -92,7 +88,9 @@ def build_broker(
     replicas = None
     if neighbours is not None:
         assert lease is not None
-        replicas = _replicas(config, ports, metadata, logs, controller, membership, neighbours, lease)
+        from barnabas.node.replicas import replica_parts  # noqa: PLC0415 - a node that is alone has none
+
+        replicas = replica_parts(config, ports, metadata, logs, controller, membership, neighbours, lease)
         replicas.repairing.resign = membership.alter_partitions
         metadata.subscribe(replicas.in_sync.apply)  # before the partitions, which ask who is active
     metadata.subscribe(served.apply)
@@ -161,17 +159,9 @@ def _access(config: BrokerConfig, metadata: MetadataLog, live: LiveConfig) -> tu
     access, settings = Access(), config.access
     if settings.authorizer_class_name is None:
         return access, None
-    rules = Rules(super_users=settings.super_user_names, allows_unlisted=settings.allow_everyone_if_no_acl_found)
-    authorizer = AclAuthorizer(rules, metadata)
-    metadata.subscribe(authorizer.apply)
-    access.use(authorizer)
+    from barnabas.node.authorizing import use_acls  # noqa: PLC0415 - few nodes have an authorizer
 
-    def follow(config: BrokerConfig) -> None:
-        audited = config.access.audited
-        access.audit = None if audited is Audited.NONE else Audit(audited)
-
-    live.subscribe(follow)
-    return access, Acls(metadata, max_count=settings.authorizer_max_acls)
+    return access, use_acls(access, settings, metadata, live)
 
 
 def _shares(
@@ -206,44 +196,6 @@ def _shares(
         local,
         led,
         ShareFetch(fetch, led, max_sessions=config.shares.group_share_max_share_sessions),
-    )
-
-
-def _replicas(
-    config: BrokerConfig,
-    ports: Ports,
-    metadata: MetadataLog,
-    logs: Logs,
-    controller: Controller,
-    membership: Membership,
-    neighbours: Neighbours,
-    lease: BrokerLease,
-) -> ReplicaParts:
-    settings = config.replicas
-    return ReplicaParts(
-        Fetchers(neighbours.brokers, settings, lambda: Self(config.node_id, membership.epoch)),
-        InSync(
-            logs,
-            membership,
-            ports.threads.background,
-            metadata.image,
-            max_lag_ms=settings.replica_lag_time_max_ms,
-        ),
-        CutOffWatch(
-            logs.replicas,
-            lease,
-            session_timeout_ms=config.quorum.broker_session_timeout_ms,
-            fetch_wait_max_ms=settings.replica_fetch_wait_max_ms,
-        ),
-        Watching(metadata, controller, neighbours.brokers, node_id=config.node_id),
-        Repairing(
-            logs,
-            neighbours.brokers,
-            metadata,
-            ports.threads.background,
-            node_id=config.node_id,
-            timeout_s=settings.replica_socket_timeout_ms / 1000,
-        ),
     )
 
 

@@ -5,35 +5,35 @@ only there for HTTP (statistics, the lag of groups, Starlette) is made and loade
 all where HTTP is off.
 """
 
+from __future__ import annotations
+
 import asyncio
 import ipaddress
 import os
 import socket
+from collections.abc import Callable
 from contextlib import suppress
-from ssl import OP_NO_COMPRESSION, OP_NO_RENEGOTIATION, PROTOCOL_TLS_SERVER, SSLContext, TLSVersion
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.errors import AddressNotAvailable, InvalidConfig
 from barnabas.edge.http.basics import Basics
-from barnabas.edge.http.context import Context
 from barnabas.edge.http.exposition import Exposition
 from barnabas.edge.http.hosts import HostCheck
 from barnabas.edge.http.plain import PlainServer
-from barnabas.edge.http.tokens import SECRET_BYTES, Login, Tokens
-from barnabas.edge.kafka.inside import Inside
-from barnabas.edge.kafka.server import KafkaServer
 from barnabas.runtime.connections import Connections
 from barnabas.runtime.log_lines import get_logger
-from barnabas.runtime.loop_watch import LoopWatch
-from barnabas.runtime.tls import CIPHERS
 from barnabas.services.broker import Broker
-from barnabas.services.history import History
-from barnabas.services.lag import GroupLags
-from barnabas.services.reading import ClusterReader
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.catalogue.http_settings import parse_http_listener
-from barnabas.services.stats import NodeStats
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from barnabas.edge.http.context import Context
+    from barnabas.edge.http.tokens import Login
+    from barnabas.edge.kafka.server import KafkaServer
+    from barnabas.node.http_counting import Counted
 
 log = get_logger("barnabas.http", is_limited=False)
 
@@ -90,54 +90,50 @@ class NodeHttp:
         """Serve everything: clients of Kafka are let in."""
         if self._socket is None:
             return
-        assert broker.others is not None
-        stats, watch = NodeStats(broker), LoopWatch()
-        reader = ClusterReader(broker.served, broker.fetch, broker.others, broker.threads.reads)
-        lags = GroupLags(broker.groups.loaded, reader, broker.threads.compute, broker.clock)
-        for part in (stats, watch, lags):
-            part.report(broker.metrics)
+        from barnabas.node.http_counting import Counted  # noqa: PLC0415 - not needed where HTTP is not served
+
+        counted = Counted.of(broker)
         if broker.authentication is not None:
             self.login = broker.authentication.callers()
         settings = self._config.http
         self._basics.has_partitions = settings.metrics_partitions_enable
         self._basics.exposition = Exposition(broker.metrics, max_series=settings.metrics_max_series)
         self._broker = broker
-        self._work = [tasks.create_task(each.run()) for each in (stats, watch, lags)]
+        self._work = [tasks.create_task(each.run()) for each in (counted.stats, counted.watch, counted.lags)]
         if settings.http_api_enable:
-            history = History(broker.served, broker.clock, kafka.times)
-            lags.listeners.append(history.note_lags)
-            is_local = self._wanted is not None and is_loopback(self._wanted[0])
-            context = Context(
-                broker=broker,
-                calls=Inside(kafka),
-                reader=reader,
-                lags=lags,
-                stats=stats,
-                history=history,
-                connections=connections,
-                tokens=Tokens(
-                    broker.dice.token_bytes(SECRET_BYTES), broker.clock, lifetime_ms=settings.http_token_lifetime_ms
-                ),
-                login=self.login,
-                is_local=is_local,
-                is_private=is_local or self._tls is not None,
-            )
-            self._context = context
-            self._serving = tasks.create_task(self._serve_api(context))
-            self._work += [tasks.create_task(history.run()), self._serving]
+            self._serving = tasks.create_task(self._serve_api(broker, kafka, connections, counted, tasks))
+            self._work.append(self._serving)
 
-    async def _serve_api(self, context: Context) -> None:
+    async def _serve_api(
+        self,
+        broker: Broker,
+        kafka: KafkaServer,
+        connections: Connections,
+        counted: Counted,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
         """Load what the API is made of, on a thread, and serve it in the place of the plain server."""
         try:
-            load = await context.broker.threads.background.run(_load_api)
+            app, context_of = await broker.threads.background.run(_load_api)
         except ImportError as error:
             log.info("the API is not served: %s; pip install 'barnabas[http]'", error)
             self._basics.is_api_coming = False
             return
         if self._socket is None:
             return
-        api = load.Api(context, self._basics, self._hosts)
-        self._server = load.server_of(api.app, self._tls)
+        is_local = self._wanted is not None and is_loopback(self._wanted[0])
+        context = self._context = context_of(
+            broker,
+            kafka,
+            connections,
+            counted=counted,
+            login=self.login,
+            is_local=is_local,
+            is_private=is_local or self._tls is not None,
+        )
+        self._work.append(tasks.create_task(context.history.run()))
+        api = app.Api(context, self._basics, self._hosts)
+        self._server = app.server_of(api.app, self._tls)
         listening = self._socket.dup()
         self._plain.close()  # who comes now waits for the other
         await self._server.run_on(listening)
@@ -162,19 +158,24 @@ class NodeHttp:
             self._socket = None
 
 
-def _load_api() -> ModuleType:
+def _load_api() -> tuple[ModuleType, Callable[..., Context]]:
     from barnabas.edge.http import app  # noqa: PLC0415 - Starlette, which a node without the API does not load
+    from barnabas.node.http_context import context_of  # noqa: PLC0415
 
-    return app
+    return app, context_of
 
 
 def _tls_of(config: BrokerConfig) -> SSLContext | None:
     certificate, key = config.http.http_tls_certificate_file, config.http.http_tls_key_file
     if certificate is None or key is None:
         return None
-    context = SSLContext(PROTOCOL_TLS_SERVER)
-    context.minimum_version = TLSVersion.TLSv1_2
-    context.options |= OP_NO_COMPRESSION | OP_NO_RENEGOTIATION
+    import ssl  # noqa: PLC0415 - few serve HTTP with TLS
+
+    from barnabas.runtime.tls import CIPHERS  # noqa: PLC0415
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     context.set_ciphers(CIPHERS)
     try:
         context.load_cert_chain(certificate, key, password=lambda: b"")

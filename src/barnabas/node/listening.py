@@ -1,21 +1,25 @@
 """The addresses of a node: which it listens on, and which others are told to connect to."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.core.errors import AddressNotAvailable
 from barnabas.core.metadata.records import Endpoint
 from barnabas.runtime.connections import Connections
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.own_addresses import Advertised
-from barnabas.runtime.tls import Tls
 from barnabas.services.settings import InvalidSetting
 from barnabas.services.settings.broker_checks import parse_voters
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.catalogue.listener import Listener
+
+if TYPE_CHECKING:
+    from barnabas.runtime.tls import Tls
 
 log = get_logger("barnabas.node", is_limited=False)
 

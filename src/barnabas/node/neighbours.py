@@ -7,18 +7,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.core.metadata.formation import Address, is_own
-from barnabas.core.raft.state import RaftConfig
 from barnabas.core.raft.voters import VoterEndpoint
 from barnabas.edge.kafka.remote_controller import RemoteController
+from barnabas.node.quorum import bootstrap_of
 from barnabas.node.security import NodeSecurity
 from barnabas.runtime.cluster_metadata import ClusterMetadata
 from barnabas.runtime.controller_link import ControllerLink
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.runtime.peers import PeerLimits, Peers
-from barnabas.runtime.raft_driver.peers import WirePeers, bootstrap_ids
-from barnabas.services.formation import place_of
+from barnabas.runtime.raft_driver.peers import WirePeers
 from barnabas.services.settings.broker_config import BrokerConfig
 
 CONTROLLER_TIMEOUT_S: Final = 2.0
@@ -26,25 +24,6 @@ CONTROLLER_TIMEOUT_S: Final = 2.0
 
 LIMITS: Final = PeerLimits(connect_timeout_s=1.0)
 """An election takes a second or two: a node that cannot be reached must not take longer."""
-
-
-def raft_config(config: BrokerConfig) -> RaftConfig:
-    """The times of the quorum, and whom to ask for its leader, from the settings."""
-    quorum = config.quorum
-    return RaftConfig(
-        election_timeout_ms=quorum.controller_quorum_election_timeout_ms,
-        fetch_timeout_ms=quorum.controller_quorum_fetch_timeout_ms,
-        request_timeout_ms=quorum.controller_quorum_request_timeout_ms,
-        retry_backoff_ms=quorum.controller_quorum_retry_backoff_ms,
-        election_backoff_max_ms=quorum.controller_quorum_election_backoff_max_ms,
-        bootstrap_ids=bootstrap_ids(len(_bootstrap(config))),
-    )
-
-
-def _bootstrap(config: BrokerConfig) -> list[Address]:
-    """The bootstrap servers that are other nodes."""
-    place = place_of(config)
-    return [address for address in place.bootstrap if not is_own(address, place.own)]
 
 
 def listener_of(config: BrokerConfig) -> str:
@@ -82,7 +61,7 @@ class Neighbours:
         self.voters = WirePeers(
             self._peers,
             node_id=node_id,
-            bootstrap=_bootstrap(config),
+            bootstrap=bootstrap_of(config),
             listener=listener_of(config),
             timeout_s=quorum.controller_quorum_request_timeout_ms / 1000,
         )

@@ -5,10 +5,12 @@ the start changes in the metadata of the cluster it awaits, as any change; nothi
 A node is given its disk, clock, dice and threads, so that the very same node runs in simulation.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -24,8 +26,8 @@ from barnabas.node.edges import Edges
 from barnabas.node.http import NodeHttp
 from barnabas.node.limits import connection_limits, hold_s, maintenance_config
 from barnabas.node.listening import advertised_elsewhere, bind, check_advertised, check_resolvable, endpoint_of
-from barnabas.node.neighbours import LIMITS, Neighbours, raft_config
 from barnabas.node.ports import Ports
+from barnabas.node.quorum import raft_config
 from barnabas.node.security import NodeSecurity
 from barnabas.runtime.connections import Connections
 from barnabas.runtime.descriptors import MOST_FILES, share
@@ -36,7 +38,6 @@ from barnabas.runtime.logs import Logs
 from barnabas.runtime.maintenance import Maintenance
 from barnabas.runtime.metadata_log import MetadataLog, MetadataLogConfig
 from barnabas.runtime.metrics import Reporter
-from barnabas.runtime.peers import Peers
 from barnabas.runtime.turns import in_turns
 from barnabas.services.broker import Broker
 from barnabas.services.formation import configured_voters, open_data_dir, place_of
@@ -49,6 +50,9 @@ from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH
 from barnabas.storage.config import LogConfig
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.generation import begin_generation
+
+if TYPE_CHECKING:
+    from barnabas.node.neighbours import Neighbours
 
 log = get_logger("barnabas.node", is_limited=False)
 
@@ -84,7 +88,7 @@ class Node:
         """Have `run` end, cleanly."""
         self._stop.set()
 
-    async def run(self, on_ready: Callable[["Node"], None]) -> None:
+    async def run(self, on_ready: Callable[[Node], None]) -> None:
         """Serve until `stop`; calls back once clients can connect."""
         await check_resolvable(self.config)  # before anything is made
         max_open_files = MOST_FILES if self._shares is None else self._shares.files
@@ -256,6 +260,9 @@ class Node:
         addresses = advertised_elsewhere(self.config, listeners, self.addresses)
         if not addresses:
             return []
+        from barnabas.node.neighbours import LIMITS  # noqa: PLC0415 - few listeners are to be checked
+        from barnabas.runtime.peers import Peers  # noqa: PLC0415
+
         dice, tasks, client_id = self._ports.dice, connections.tasks, f"barnabas-node-{self.config.node_id}"
         checks = []
         for address in addresses:
@@ -350,6 +357,8 @@ class Node:
         """The way to other nodes; None for a node that is alone, and that no other can reach."""
         if place_of(self.config).is_alone and not self.config.controller_listeners:
             return None
+        from barnabas.node.neighbours import Neighbours  # noqa: PLC0415 - a node that is alone has none
+
         return Neighbours(self.config, metadata, self._security, dice=self._ports.dice, tasks=tasks)
 
     def _build(self, metadata: MetadataLog, logs: Logs, neighbours: Neighbours | None = None) -> Broker:

@@ -1,24 +1,25 @@
 """The security of one node: certificates, the cluster's secret, who clients are, and how it proves itself to others."""
 
-import asyncio
-from typing import Final, NamedTuple
+from __future__ import annotations
 
-from barnabas.core.access.cluster_secret import ClusterSecret
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
+
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.metadata.credentials import RESERVED_PREFIX
 from barnabas.node.ports import Ports
-from barnabas.runtime.cluster_metadata import ImageSource
-from barnabas.runtime.peers.channel import Authenticate, TlsContext
-from barnabas.runtime.peers.login import NodeLogin
-from barnabas.runtime.tls import Tls, TlsConfig
-from barnabas.services.authentication import Authentication
-from barnabas.services.authentication.authentication import asks_clients
-from barnabas.services.authentication.users import Users
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.catalogue.grpc_settings import LOOPBACK
 from barnabas.services.settings.catalogue.listener import PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SSL
 from barnabas.services.settings.catalogue.security_settings import PKCS12, SecuritySettings
 from barnabas.storage.small_file import read_file
+
+if TYPE_CHECKING:
+    from barnabas.core.access.cluster_secret import ClusterSecret
+    from barnabas.runtime.cluster_metadata import ImageSource
+    from barnabas.runtime.peers.channel import Authenticate, TlsContext
+    from barnabas.runtime.tls import Tls
+    from barnabas.services.authentication import Authentication
 
 LOOK_S: Final = 5.0
 """How often the files of certificates are looked at."""
@@ -38,7 +39,7 @@ def check_protected(config: BrokerConfig) -> None:
         return
     _check_grpc(config)
     for listener in config.listeners:
-        if not asks_clients(config, listener.name) and not listener.is_local:
+        if not config.asks_clients(listener.name) and not listener.is_local:
             raise InvalidConfig(
                 f"the listener {listener} can be reached from other machines, and does not ask who its clients are. "
                 f"Have them log in (listener.security.protocol.map={listener.name}:SASL_SSL; 'barnabas security init' "
@@ -51,9 +52,7 @@ def _check_grpc(config: BrokerConfig) -> None:
     grpc = config.grpc
     if grpc.address is None or grpc.address[0] in LOOPBACK or grpc.grpc_tls_client_ca_file is not None:
         return
-    if not any(
-        asks_clients(config, each.name) for each in config.listeners if not config.is_for_controllers(each.name)
-    ):
+    if not any(config.asks_clients(each.name) for each in config.listeners if not config.is_for_controllers(each.name)):
         raise InvalidConfig(
             f"grpc.listener is {grpc.grpc_listener}, where everybody could read and write without logging in: clients "
             "of this node do not log in. Listen on 127.0.0.1, or set grpc.tls.client.ca.file"
@@ -69,7 +68,7 @@ class NodeSecurity:
         self._secret = self._read_secret()
         self._served = [listener.name for listener in config.listeners]
         self.tls: dict[str, Tls] = {
-            name: Tls(_tls_config(config, name)) for name in self._served if config.protocol_of(name) in (SSL, SASL_SSL)
+            name: _tls(config, name) for name in self._served if config.protocol_of(name) in (SSL, SASL_SSL)
         }
         self._outward: dict[str, Tls] = {}
 
@@ -80,12 +79,17 @@ class NodeSecurity:
         data = read_file(self._ports.disk, path)
         if data is None:
             raise InvalidConfig(f"cluster.secret.file is {path}, which does not exist")
+        from barnabas.core.access.cluster_secret import ClusterSecret  # noqa: PLC0415 - few nodes have one
+
         return ClusterSecret(data.decode(errors="replace"))
 
     def authentication(self, metadata: ImageSource) -> Authentication | None:
         """Who clients are; None if no listener asks."""
         if not any(self._config.protocol_of(name) != PLAINTEXT for name in self._served):
             return None
+        from barnabas.services.authentication import Authentication  # noqa: PLC0415 - few nodes ask their clients
+        from barnabas.services.authentication.users import Users  # noqa: PLC0415
+
         users = Users(metadata, self._ports.dice, self._secret)
         ports = self._ports
         return Authentication(self._config, users, clock=ports.clock, dice=ports.dice, threads=ports.threads)
@@ -97,7 +101,7 @@ class NodeSecurity:
         if protocol in (SSL, SASL_SSL):
             held = self.tls.get(listener) or self._outward.get(listener)
             if held is None:
-                held = self._outward[listener] = Tls(_tls_config(config, listener), is_server=False)
+                held = self._outward[listener] = _tls(config, listener, is_server=False)
             tls = _client_context_of(held)
         if protocol in (SASL_PLAINTEXT, SASL_SSL):
             settings = config.security_of(listener)
@@ -117,6 +121,8 @@ class NodeSecurity:
                     "include that"
                 )
             user = f"{RESERVED_PREFIX}{config.node_id}"
+            from barnabas.runtime.peers.login import NodeLogin  # noqa: PLC0415 - few nodes log in
+
             authenticate = NodeLogin(self._secret, user, mechanism, self._ports.dice)
         return PeerSecurity(tls, authenticate)
 
@@ -136,10 +142,12 @@ def _client_context_of(held: Tls) -> TlsContext:
     return lambda: held.client
 
 
-def _tls_config(config: BrokerConfig, listener: str) -> TlsConfig:
+def _tls(config: BrokerConfig, listener: str, *, is_server: bool = True) -> Tls:
+    from barnabas.runtime.tls import Tls, TlsConfig  # noqa: PLC0415 - few listeners have TLS
+
     settings = config.security_of(listener)
     is_asked = config.protocol_of(listener) == SSL or _CLIENT_AUTH in config.of_listeners.get(listener.lower(), {})
-    return TlsConfig(
+    read = TlsConfig(
         keystore_file=settings.ssl_keystore_location,
         is_keystore_pkcs12=_is_pkcs12(settings.ssl_keystore_location, settings.ssl_keystore_type),
         keystore_password=settings.ssl_keystore_password,
@@ -156,6 +164,7 @@ def _tls_config(config: BrokerConfig, listener: str) -> TlsConfig:
         checks_hosts=bool(settings.ssl_endpoint_identification_algorithm),
         handshake_timeout_s=settings.ssl_handshake_timeout_ms / 1000,
     )
+    return Tls(read, is_server=is_server)
 
 
 def _is_pkcs12(location: str | None, kind: str | None) -> bool:

@@ -8,23 +8,20 @@ A log that cannot be compacted, because it is damaged or has a batch with more k
 is left alone until the node starts again; the others go on.
 """
 
+from __future__ import annotations
+
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from barnabas.core.errors import BarnabasError, CorruptLog, StorageError
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.offload import Offload
-from barnabas.storage.compaction import (
-    CompactionPlan,
-    LogChanged,
-    apply,
-    cleanable,
-    discard,
-    is_current,
-    plan_compaction,
-)
 from barnabas.storage.log import Log
+
+if TYPE_CHECKING:
+    from barnabas.storage.compaction import CompactionPlan
 
 log = get_logger("barnabas.compaction", is_limited=False)
 
@@ -70,18 +67,24 @@ class Compacting:
         """The compacted logs, the dirtiest first."""
         partitions, now_ms = self._logs.partitions, self._clock.now_ms()
         self._left_alone = {each: None for each in self._left_alone if each in partitions}
+        compacted = [each for each in partitions if each.config.is_compacted and each not in self._left_alone]
+        if not compacted:
+            return []
+        from barnabas.storage.compaction import cleanable  # noqa: PLC0415 - a node is ready sooner without
+
         ratios = {}
-        for each, partition in list(partitions.items()):
-            if each.config.is_compacted and each not in self._left_alone:
-                try:
-                    found = cleanable(each, now_ms=now_ms, high_watermark=partition.high_watermark)
-                except CorruptLog as error:
-                    self._leave_alone(each, error)
-                else:
-                    ratios[each] = found.dirty_ratio
+        for each in compacted:
+            try:
+                found = cleanable(each, now_ms=now_ms, high_watermark=partitions[each].high_watermark)
+            except CorruptLog as error:
+                self._leave_alone(each, error)
+            else:
+                ratios[each] = found.dirty_ratio
         return sorted(ratios, key=lambda each: ratios[each], reverse=True)
 
     def _plan(self, each: Log) -> CompactionPlan | None:
+        from barnabas.storage.compaction import plan_compaction  # noqa: PLC0415 - as above
+
         try:
             return plan_compaction(
                 each,
@@ -99,6 +102,8 @@ class Compacting:
                 self._logs.flusher.note_append(each)
 
     async def _carry_out(self, each: Log, plan: CompactionPlan) -> bool:
+        from barnabas.storage.compaction import LogChanged, apply, discard, is_current  # noqa: PLC0415 - as above
+
         try:
             result = await self._offload.run(lambda: plan.run(self._pace))
         except (LogChanged, Stopped):

@@ -5,11 +5,13 @@ for answers that are not read (`answers`), and how many there may be (`connectio
 and a connection that makes others wait without progress is closed. One connection is in `connection`.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
 from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET, socket
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from barnabas.runtime.answers import Answer, UnreadBudget
 from barnabas.runtime.connection import Connection, Edge, Handler, Slot, Work
@@ -18,8 +20,12 @@ from barnabas.runtime.log_lines import get_logger, report
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.newcomers import Newcomer, Newcomers
 from barnabas.runtime.receiving import ReceiveBudget
-from barnabas.runtime.tls import Tls
-from barnabas.runtime.tls_listener import TlsListener
+
+if TYPE_CHECKING:
+    from barnabas.runtime.tls import Tls
+    from barnabas.runtime.tls_listener import TlsListener
+
+    Server: TypeAlias = asyncio.Server | TlsListener
 
 __all__ = ["Answer", "Connection", "ConnectionLimits", "Connections", "Edge", "Handler", "Slot", "Work"]
 
@@ -28,9 +34,6 @@ log = get_logger("barnabas.connections")
 SHARED_BUFFER: Final = 256 * 1024
 SWEEP_S: Final = 5.0
 HURRY: Final = 10  # a client that does not read is given this part of the time while the memory for answers is used up
-
-
-Server: TypeAlias = asyncio.Server | TlsListener
 
 
 class Connections:
@@ -102,6 +105,8 @@ class Connections:
                 lambda: Connection(self, listener), host or None, port, backlog=1024, start_serving=False
             )
         else:
+            from barnabas.runtime.tls_listener import TlsListener  # noqa: PLC0415 - few listeners have TLS
+
             server = TlsListener(self, listener, tls)
             await server.bind(host, port)
         self._servers[listener] = server

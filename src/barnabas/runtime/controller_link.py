@@ -4,13 +4,17 @@ The leadership may move at any time, and for a moment nobody leads. A request is
 it or the time is over; one that may have been carried out is not repeated unless the caller says that it may be.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.errors import NotController, PeerError
 from barnabas.runtime.cluster_metadata import ClusterMetadata
-from barnabas.runtime.peers import Peers
+
+if TYPE_CHECKING:
+    from barnabas.runtime.peers import Peers
 
 NOT_CONTROLLER: Final = NotController.kafka_code
 RETRY_S: Final = 0.05

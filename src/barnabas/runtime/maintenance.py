@@ -11,10 +11,12 @@ A directory that goes offline ends all of it. What cannot be done for lack of sp
 next time.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -29,9 +31,11 @@ from barnabas.runtime.offload import Offload
 from barnabas.runtime.replica import Replica
 from barnabas.runtime.scrubbing import Scrubbing
 from barnabas.storage.log import Log
-from barnabas.storage.mending import Gap
 from barnabas.storage.retention import Removal, begin_retention, close_expired, is_all_due
 from barnabas.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from barnabas.storage.mending import Gap
 
 log = get_logger("barnabas.maintenance", is_limited=False)
 

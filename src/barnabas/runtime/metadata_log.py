@@ -33,8 +33,6 @@ from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.raft_driver import NoPeers, QuorumPeers, RaftDriver
 from barnabas.runtime.raft_driver.describing import describe
-from barnabas.runtime.raft_driver.joining import keep_place
-from barnabas.runtime.raft_driver.peers import WirePeers
 from barnabas.runtime.snapshot_taking import SnapshotConfig, SnapshotTaking
 from barnabas.runtime.turns import in_turns
 from barnabas.storage.config import FOREVER, LogConfig
@@ -171,6 +169,11 @@ class MetadataLog:
         self._applied.on_applied = lambda: self._snapshots.take_if_due(tasks)
         tasks.create_task(self._driver.run(), name="quorum")
         await self._driver.wait_started()
+        if peers is None:
+            return
+        from barnabas.runtime.raft_driver.joining import keep_place  # noqa: PLC0415 - a node that is alone has its place
+        from barnabas.runtime.raft_driver.peers import WirePeers  # noqa: PLC0415
+
         if isinstance(peers, WirePeers):
             self._place_task = tasks.create_task(keep_place(self._driver.node, peers, joins=joins))
 

@@ -4,19 +4,23 @@ Which node leads comes from the metadata image at the moment of asking. A broker
 its address may change with each registration.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.core.errors import LeaderNotAvailable
 from barnabas.core.metadata.records import NO_LEADER
 from barnabas.core.model import TopicPartition
 from barnabas.core.transactions.ending import TransactionEnd
 from barnabas.runtime.cluster_metadata import ImageSource
-from barnabas.runtime.peers import Peer, Peers
 from barnabas.wire.apis import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
 from barnabas.wire.writing import Values
+
+if TYPE_CHECKING:
+    from barnabas.runtime.peers import Peer, Peers
 
 Codes = dict[TopicPartition, int]
 """Kafka's error code for each partition that was answered for."""
@@ -180,7 +184,7 @@ class _Held(asyncio.Protocol):
         _finish(self._ended)
 
 
-def _finish(ended: "asyncio.Future[None]") -> None:
+def _finish(ended: asyncio.Future[None]) -> None:
     if not ended.done():
         ended.set_result(None)
 

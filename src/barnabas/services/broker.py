@@ -1,47 +1,51 @@
 """Everything an edge may use of a node: its state and its verbs, built by `node`."""
 
+from __future__ import annotations
+
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.core.metadata.image import Image
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.cluster_metadata import ClusterMetadata
-from barnabas.runtime.controller_link import ControllerLink
-from barnabas.runtime.cut_off import CutOffWatch
 from barnabas.runtime.dice import Dice
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Threads
-from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.runtime.own_addresses import OwnAddresses
-from barnabas.runtime.repairing import Repairing
-from barnabas.runtime.replicating.fetchers import Fetchers
 from barnabas.services.access import Access
-from barnabas.services.acls import Acls
-from barnabas.services.authentication import Authentication
 from barnabas.services.controller import Controller
 from barnabas.services.fetch import Fetch
 from barnabas.services.fetch_sessions import FetchSessions
 from barnabas.services.groups import GroupService
-from barnabas.services.in_sync import InSync
-from barnabas.services.led_shares import LedShares
 from barnabas.services.markers import Markers
 from barnabas.services.membership import Membership
 from barnabas.services.produce import Produce
 from barnabas.services.producer_ids import ProducerIds
-from barnabas.services.quorum import QuorumService
 from barnabas.services.quotas import Quotas
 from barnabas.services.served import ServedTopics
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.live_config import LiveConfig
-from barnabas.services.share_fetch import ShareFetch
-from barnabas.services.share_groups import ShareGroups
-from barnabas.services.share_states import LocalShareStates
 from barnabas.services.topics import Topics
 from barnabas.services.transactions import TransactionService
-from barnabas.services.watching import Watching
+
+if TYPE_CHECKING:
+    from barnabas.runtime.controller_link import ControllerLink
+    from barnabas.runtime.cut_off import CutOffWatch
+    from barnabas.runtime.other_brokers import OtherBrokers
+    from barnabas.runtime.repairing import Repairing
+    from barnabas.runtime.replicating.fetchers import Fetchers
+    from barnabas.services.acls import Acls
+    from barnabas.services.authentication import Authentication
+    from barnabas.services.in_sync import InSync
+    from barnabas.services.led_shares import LedShares
+    from barnabas.services.quorum import QuorumService
+    from barnabas.services.share_fetch import ShareFetch
+    from barnabas.services.share_groups import ShareGroups
+    from barnabas.services.share_states import LocalShareStates
+    from barnabas.services.watching import Watching
 
 
 class ReplicaParts(NamedTuple):

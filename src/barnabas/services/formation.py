@@ -14,6 +14,7 @@ from barnabas.core.metadata.cluster import check_identity
 from barnabas.core.metadata.formation import Address, MetaProperties, Place, check_belongs, identity_of_new
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.names import METADATA_PARTITION
+from barnabas.core.metadata.records import ScramCredentialRecord, decode_record
 from barnabas.core.raft.log_view import BOOTSTRAP_SNAPSHOT
 from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.core.uuids import id_text
@@ -21,7 +22,7 @@ from barnabas.runtime.dice import Dice
 from barnabas.runtime.metadata_log import METADATA_LOG_CONFIG
 from barnabas.services.settings.broker_checks import parse_addresses, parse_voters
 from barnabas.services.settings.broker_config import BrokerConfig
-from barnabas.storage import meta_properties
+from barnabas.storage import bootstrap_records, meta_properties
 from barnabas.storage.data_dir import DataDir
 from barnabas.storage.disk import Disk
 from barnabas.storage.metadata_loading import load_metadata
@@ -180,3 +181,9 @@ def _adopt(data_dir: DataDir, config: BrokerConfig, place: Place, dice: Dice) ->
                 snapshots.write(BOOTSTRAP_SNAPSHOT, (), VoterSet.of([voter_of(config, directory_id)]))
     data_dir.identify(meta)
     return meta
+
+
+def first_users(disk: Disk, path: str) -> list[ScramCredentialRecord]:
+    """The credentials that a directory was formatted with."""
+    found = (decode_record(data) for data in bootstrap_records.read(disk, path))
+    return [each for each in found if isinstance(each, ScramCredentialRecord)]

@@ -15,7 +15,7 @@ from barnabas.core.metadata.credentials import alter_credentials
 from barnabas.core.metadata.formation import MetaProperties
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.names import METADATA_PARTITION
-from barnabas.core.metadata.records import ScramCredentialRecord, decode_record, encode_record
+from barnabas.core.metadata.records import ScramCredentialRecord, encode_record
 from barnabas.core.raft.log_view import BOOTSTRAP_SNAPSHOT
 from barnabas.core.raft.voters import NO_VOTERS, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.core.uuids import parse_id
@@ -145,12 +145,6 @@ def make_users(texts: Sequence[str], dice: Dice) -> list[ScramCredentialRecord]:
     if problem is not None:
         raise InvalidConfig(f"--add-scram: {problem}")
     return list(made.values())
-
-
-def first_users(disk: Disk, path: str) -> list[ScramCredentialRecord]:
-    """The credentials that a directory was formatted with."""
-    found = (decode_record(data) for data in bootstrap_records.read(disk, path))
-    return [each for each in found if isinstance(each, ScramCredentialRecord)]
 
 
 def _remove_interrupted(disk: Disk, metadata: str, names: Sequence[str]) -> None:

@@ -3,8 +3,10 @@
 Requests of the quorum are carried out by any node, changes of the voters and descriptions by its leader alone.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.core.errors import (
     BarnabasError,
@@ -27,10 +29,11 @@ from barnabas.core.raft.state import Leader
 from barnabas.core.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.runtime.metadata_log import MetadataLog
 from barnabas.runtime.raft_driver import Answer
-from barnabas.runtime.raft_driver.peers import WirePeers, choose_endpoint
-from barnabas.runtime.raft_driver.wire_answers import LeaderAt
-from barnabas.runtime.raft_driver.wire_requests import check_cluster
 from barnabas.services.features import KRAFT_VERSION
+
+if TYPE_CHECKING:
+    from barnabas.runtime.raft_driver.peers import WirePeers
+    from barnabas.runtime.raft_driver.wire_answers import LeaderAt
 
 Change: TypeAlias = Callable[[RaftNode, object, int], Output]
 
@@ -94,6 +97,8 @@ class QuorumService:
         """Have an observer vote; returns when that is committed, or, not awaited, when it is in the log."""
         self._check_leads(cluster_id)
         _check_key(voter.key)
+        from barnabas.runtime.raft_driver.peers import choose_endpoint  # noqa: PLC0415 - voters are rarely added
+
         if choose_endpoint(voter.endpoints, "") is None:
             raise InvalidRequest(f"the request does not say where node {voter.key.node_id} listens for controllers")
         self._metadata.driver.node.check_can_add(voter.key)
@@ -130,6 +135,8 @@ class QuorumService:
 
     async def update_voter(self, voter: Voter, *, epoch: int, cluster_id: str | None = None) -> None:
         """Note where a voter listens; returns when that is committed."""
+        from barnabas.runtime.raft_driver.wire_requests import check_cluster  # noqa: PLC0415 - a node alone has no voters
+
         check_cluster(cluster_id, self.cluster_id)
         self._metadata.driver.node.check_leader_request(epoch)
         _check_key(voter.key)

@@ -4,11 +4,13 @@ Follows the metadata image: `apply` is called with every record once it is commi
 when its files are removed durably: a crash in between must not give old records to a new topic.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from barnabas.core.access.resources import Resource
@@ -33,12 +35,14 @@ from barnabas.runtime.logs import Logs
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.replica import Replication
-from barnabas.runtime.replicating.fetchers import Fetchers
 from barnabas.runtime.replicating.session import TopicIdPartition
 from barnabas.runtime.traffic import Traffic
 from barnabas.runtime.turns import pieces
 from barnabas.services.settings import TopicConfig
 from barnabas.services.settings.topic_config import opens_batches
+
+if TYPE_CHECKING:
+    from barnabas.runtime.replicating.fetchers import Fetchers
 
 log = get_logger("barnabas.topics")
 

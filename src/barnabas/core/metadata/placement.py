@@ -12,12 +12,16 @@ When the ring leaves too few nodes that may take more, a replica goes where the 
 limit afterwards is moved, over others between if need be.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from hashlib import blake2b
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 _POINT_SIZE: Final = 8
 _POINTS_PER_HASH: Final = 8
@@ -213,6 +217,8 @@ def _shares(
     sizes: Mapping[str | int, int], bounds: Mapping[str | int, tuple[int, int]], total: int
 ) -> dict[str | int, Fraction]:
     """What each rack holds of a total: by its size, within its bounds."""
+    from fractions import Fraction  # noqa: PLC0415 - for brokers in racks alone
+
     shares: dict[str | int, Fraction] = {}
     free = sorted(sizes, key=str)
     while free:

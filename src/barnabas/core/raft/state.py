@@ -39,6 +39,14 @@ class Dice(Protocol):
         ...
 
 
+FIRST_BOOTSTRAP_ID: Final = -2
+
+
+def bootstrap_ids(count: int) -> tuple[int, ...]:
+    """The ids of so many bootstrap servers, of which only the address is known, for `RaftConfig`."""
+    return tuple(FIRST_BOOTSTRAP_ID - index for index in range(count))
+
+
 class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The times of a quorum, Kafka's by default."""
 

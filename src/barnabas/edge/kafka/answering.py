@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from barnabas.core.records.batch import Buffer
 from barnabas.edge.kafka.asked import Asked, Handle
-from barnabas.edge.kafka.registry import HANDLERS
+from barnabas.edge.kafka.registry import handler_of
 from barnabas.runtime.letting_go import let_go
 from barnabas.runtime.turns import finish
 from barnabas.services.broker import Broker
@@ -33,7 +33,7 @@ async def carry_out(
     broker: Broker, header: RequestHeader, request: Any, asked: Asked, handle: Handle | None = None
 ) -> Values:
     """What the handler of a request answers: that of its API, unless another is given."""
-    values = await (handle or HANDLERS[header.api.key])(broker, request, asked)
+    values = await (handle or handler_of(header.api.key))(broker, request, asked)
     return {**values, "throttle_time": asked.session.throttle_ms}  # written where the schema has the field
 
 

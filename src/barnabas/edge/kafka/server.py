@@ -5,16 +5,16 @@ Fetch of a listener for controllers, which is one of the quorum. A long request 
 read, and a long answer written, in turns with everything else.
 """
 
+from __future__ import annotations
+
 from collections.abc import Generator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.edge.kafka.answering import LONG_REQUEST_BYTES, MAX_REQUEST_BYTES, carry_out, write
 from barnabas.edge.kafka.asked import Asked
-from barnabas.edge.kafka.authenticating import KafkaLogin
 from barnabas.edge.kafka.fetching import Fetching
 from barnabas.edge.kafka.forwarding import Forwarding
 from barnabas.edge.kafka.handlers import api_versions
-from barnabas.edge.kafka.handlers.quorum_requests import fetch_metadata
 from barnabas.edge.kafka.producing import Producing
 from barnabas.edge.kafka.registry import SERVED, listeners_of, served_on
 from barnabas.edge.kafka.reporting import count_refusals, report_requests
@@ -23,7 +23,6 @@ from barnabas.runtime.histogram import Histogram
 from barnabas.runtime.letting_go import let_go
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.request_counts import RequestCounts
-from barnabas.runtime.tls import subject_of
 from barnabas.runtime.turns import finish
 from barnabas.services.broker import Broker
 from barnabas.services.session import Session
@@ -31,6 +30,10 @@ from barnabas.wire.apis import API_VERSIONS, ENVELOPE, FETCH, PRODUCE, Api
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.frame import RequestHeader, read_request_header
 from barnabas.wire.requests import read_request, read_request_in_steps
+from barnabas.wire.responses import Values
+
+if TYPE_CHECKING:
+    from barnabas.edge.kafka.authenticating import KafkaLogin
 
 ENVELOPE_ROOM: Final = 64 * 1024
 """How much longer an envelope may be than the longest request that fits in it: the caller and the client id."""
@@ -58,7 +61,7 @@ class KafkaServer:
         """How long produces and fetches take."""
         return {api.name: self.counts[api.key].seconds for api in (PRODUCE, FETCH)}
 
-    def accept(self, connection: Connection) -> "KafkaClient | KafkaLogin":
+    def accept(self, connection: Connection) -> KafkaClient | KafkaLogin:
         """See `runtime.connections.Edge`."""
         session = Session(
             listener=connection.listener,
@@ -69,6 +72,9 @@ class KafkaServer:
         authentication = self.broker.authentication
         if authentication is None:
             return KafkaClient(self, connection, session)
+        from barnabas.edge.kafka.authenticating import KafkaLogin  # noqa: PLC0415 - few nodes ask who their clients are
+        from barnabas.runtime.tls import subject_of  # noqa: PLC0415
+
         if authentication.requires_login(connection.listener):
             client = KafkaClient(self, connection, session)
             return KafkaLogin(self.broker, authentication, connection, client)
@@ -174,9 +180,15 @@ class KafkaClient:
 
     async def _answer(self, header: RequestHeader, request: Any, asked: Asked) -> Answer:
         # A fetch for clients has its own path; here it is of the metadata log, for the nodes of the quorum.
-        values = await carry_out(self._broker, header, request, asked, fetch_metadata if header.api is FETCH else None)
+        values = await carry_out(self._broker, header, request, asked, _fetch_metadata if header.api is FETCH else None)
         count_refusals(self._broker.refusals, header.api.name, values)
         return [*await write(header, request, values)]
+
+
+async def _fetch_metadata(broker: Broker, request: Any, asked: Asked) -> Values:
+    from barnabas.edge.kafka.handlers.quorum_requests import fetch_metadata  # noqa: PLC0415 - not for a node alone
+
+    return await fetch_metadata(broker, request, asked)
 
 
 def _check_size(api: Api, size: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.raft.messages import FetchRequest, FetchSnapshotRequest, Request
+from barnabas.core.raft.state import FIRST_BOOTSTRAP_ID
 from barnabas.core.raft.voters import Voter, VoterEndpoint, VoterSet
 from barnabas.runtime.peers import Peer, Peers
 from barnabas.runtime.peers.channel import Address
@@ -19,18 +20,12 @@ from barnabas.runtime.raft_driver.wire_answers import LeaderAt
 from barnabas.wire.apis import API_VERSIONS, DESCRIBE_CLUSTER, Api
 from barnabas.wire.writing import Values
 
-FIRST_BOOTSTRAP_ID: Final = -2
 VOTES: Final = "quorum votes"
 FETCHES: Final = "quorum fetches"
 SNAPSHOTS: Final = "quorum snapshots"
 CHANGES: Final = "quorum changes"
 _FEATURES_FROM: Final = 3  # of ApiVersions
 _CONTROLLERS: Final = 2  # what DescribeCluster is asked for
-
-
-def bootstrap_ids(count: int) -> tuple[int, ...]:
-    """The ids of so many bootstrap servers, for `RaftConfig`."""
-    return tuple(FIRST_BOOTSTRAP_ID - index for index in range(count))
 
 
 class WirePeers:

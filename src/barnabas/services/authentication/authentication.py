@@ -27,7 +27,7 @@ from barnabas.services.authentication.scram import ScramExchange
 from barnabas.services.authentication.users import Users
 from barnabas.services.session import ANONYMOUS, Principal
 from barnabas.services.settings.broker_config import BrokerConfig
-from barnabas.services.settings.catalogue.listener import SASL_PLAINTEXT, SASL_SSL, SSL
+from barnabas.services.settings.catalogue.listener import SASL_PLAINTEXT, SASL_SSL
 from barnabas.services.settings.catalogue.security_settings import SecuritySettings
 
 log = get_logger("barnabas.authentication")
@@ -35,14 +35,6 @@ log = get_logger("barnabas.authentication")
 KEY_BYTES: Final = 32
 REFUSED: Final = "Authentication failed: invalid credentials"
 """What a client is told, whatever the reason."""
-
-
-def asks_clients(config: BrokerConfig, listener: str) -> bool:
-    """Whether all clients of a listener have to say who they are."""
-    protocol = config.protocol_of(listener)
-    if protocol == SSL:
-        return config.security_of(listener).ssl_client_auth == "required"
-    return protocol in (SASL_PLAINTEXT, SASL_SSL)
 
 
 class Authentication:
@@ -127,7 +119,7 @@ class Authentication:
     def callers(self) -> Callers | None:
         """Who calls over HTTP and gRPC; None if no listener for clients asks who they are."""
         names = [each.name for each in self._config.listeners if not self._config.is_for_controllers(each.name)]
-        asking = [name for name in names if asks_clients(self._config, name)]
+        asking = [name for name in names if self._config.asks_clients(name)]
         if not asking:
             return None
         mechanisms = {each for name in asking if self.requires_login(name) for each in self.mechanisms(name)}

@@ -22,7 +22,15 @@ from barnabas.services.settings.catalogue.group_settings import GroupSettings
 from barnabas.services.settings.catalogue.grpc_settings import GrpcSettings
 from barnabas.services.settings.catalogue.http_settings import HttpSettings
 from barnabas.services.settings.catalogue.limit_settings import LimitSettings
-from barnabas.services.settings.catalogue.listener import PLAINTEXT, Listener, parse_listeners, protocols_of
+from barnabas.services.settings.catalogue.listener import (
+    PLAINTEXT,
+    SASL_PLAINTEXT,
+    SASL_SSL,
+    SSL,
+    Listener,
+    parse_listeners,
+    protocols_of,
+)
 from barnabas.services.settings.catalogue.logging_settings import LoggingSettings
 from barnabas.services.settings.catalogue.quorum_settings import QuorumSettings
 from barnabas.services.settings.catalogue.quota_settings import QuotaSettings
@@ -384,6 +392,13 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     def protocol_of(self, listener: str) -> str:
         """The security protocol of a listener."""
         return self.protocols.get(listener, PLAINTEXT)
+
+    def asks_clients(self, listener: str) -> bool:
+        """Whether all clients of a listener have to say who they are."""
+        protocol = self.protocol_of(listener)
+        if protocol == SSL:
+            return self.security_of(listener).ssl_client_auth == "required"
+        return protocol in (SASL_PLAINTEXT, SASL_SSL)
 
     def security_of(self, listener: str, mechanism: str | None = None) -> SecuritySettings:
         """The security settings of a listener, for a mechanism of SASL: its own over those of all."""

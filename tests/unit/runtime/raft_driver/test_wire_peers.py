@@ -15,10 +15,11 @@ from barnabas.core.raft.messages import (
     Request,
     VoteRequest,
 )
+from barnabas.core.raft.state import bootstrap_ids
 from barnabas.core.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.runtime.peers import Peers
 from barnabas.runtime.peers.channel import Address
-from barnabas.runtime.raft_driver.peers import WirePeers, bootstrap_ids, choose_endpoint
+from barnabas.runtime.raft_driver.peers import WirePeers, choose_endpoint
 from barnabas.runtime.raft_driver.wire_answers import LeaderAt
 from barnabas.wire.apis import FETCH
 from barnabas.wire.reading import read_struct

@@ -4,7 +4,6 @@ A value is a text until it is used, as in Kafka: that is how it is stored, alter
 turns it into a value, or refuses it and says what is allowed.
 """
 
-import difflib
 import re
 from collections.abc import Iterable
 from enum import IntEnum
@@ -208,6 +207,8 @@ def value_text(value: object) -> str | None:
 
 def unknown_setting(name: str, known: Iterable[str], *, what: str) -> UnknownSetting:
     """The refusal of an unknown name, with similar ones."""
+    import difflib  # noqa: PLC0415 - for this refusal alone
+
     close = difflib.get_close_matches(name, sorted(known), n=3)
     hint = f"; did you mean {' or '.join(close)}?" if close else ""
     return UnknownSetting(name, f"unknown {what} setting {name!r}{hint}")
