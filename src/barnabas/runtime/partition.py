@@ -19,7 +19,7 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.model import TopicPartition
-from barnabas.core.records.batch import BatchHeader, read_header
+from barnabas.core.records.batch import BatchHeader, PlainBatch, read_header
 from barnabas.core.records.control import Marker, MarkerType, encode_marker
 from barnabas.core.replica.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
 from barnabas.core.replica.producers import ProducerStates
@@ -77,6 +77,20 @@ class Partition(Replica):
         elif not self._is_synced:
             self._advance(log.end_offset)  # what the leader would say, without the way there
         return appended
+
+    def append_plain(self, data: bytearray | memoryview, plain: PlainBatch) -> int | None:
+        """As `append`, for one plain batch and a partition without other replicas. Returns the offset of the first
+        record; None, with nothing done, means that `append` must be used.
+        """
+        log = self._log
+        if log is None or not self.is_alone:
+            return None
+        first_offset = log.append_plain(data, plain, self.leader_epoch)
+        if first_offset is not None:
+            self._logs.flusher.note_append(log)
+            if not self._is_synced:
+                self._advance(log.end_offset)
+        return first_offset
 
     # Transactions
 

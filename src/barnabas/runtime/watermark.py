@@ -55,7 +55,8 @@ class Watermark:
         self.high_watermark = high_watermark
         if self._acks is not None:
             self._acks.acknowledge(high_watermark)
-        self._wake()
+        if self._growth_waiters:
+            self._wake()
 
     def _wake(self) -> None:
         if self._growth_waiters:

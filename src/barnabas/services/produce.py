@@ -41,7 +41,7 @@ from barnabas.core.records.batch import (
     seal,
     write_header,
 )
-from barnabas.core.records.checking import is_one_plain_record
+from barnabas.core.records.checking import is_one_plain_record, read_one_plain
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.guards import Guard
 from barnabas.runtime.offload import Offload
@@ -161,6 +161,26 @@ class Produce:
             traffic.records_in += last_offset - first_offset + 1
             traffic.bytes_in += len(checked)
         return appended
+
+    def append_one(self, topic: ServedTopic, partition: Partition, records: memoryview) -> int | None:
+        """Check a batch and append it if it is what most are: one plain record, for a partition without other replicas.
+
+        Returns its offset. None, with nothing done, means that `append` must be used.
+        """
+        plain = read_one_plain(records)
+        if plain is None or self._health.is_full:
+            return None
+        config = topic.config
+        if (
+            config.delivery_semantics is not None
+            or plain[2] - self._clock.now_ms() > config.timestamp_after_max_ms
+            or (offset := partition.append_plain(records, plain)) is None
+        ):
+            return None
+        traffic = topic.traffic
+        traffic.records_in += 1
+        traffic.bytes_in += len(records)
+        return offset
 
     def append_verified(
         self, topic: ServedTopic, partition: Partition, records: memoryview | None, verified: Verified, *, acks: int

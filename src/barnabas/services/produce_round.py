@@ -11,7 +11,7 @@ Must not know: where a request came from, and how it is answered.
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from barnabas.core.access.resources import Operation, transactional_id
@@ -24,6 +24,7 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.metadata.names import is_internal
+from barnabas.core.model import NO_TIMESTAMP
 from barnabas.core.produced import ProduceRequest, Single, TopicData
 from barnabas.core.records.batch import BatchHeader
 from barnabas.runtime.partition import Partition
@@ -59,10 +60,9 @@ class Placed(NamedTuple):
     log_start_offset: int
 
 
-# Made for nearly every request: without the call that a named tuple is made by.
-_new_placed: Final = cast("Callable[[type[Placed], tuple[int, int, int]], Placed]", tuple.__new__)
-
 Outcome = Placed | BarnabasError
+Taken = tuple[int, int, int] | BarnabasError
+"""The same of a single batch: the fields of a `Placed`, without what it takes to make one for nearly every request."""
 Found = ServedTopic | BarnabasError  # a topic, or why it is not there
 
 
@@ -174,7 +174,7 @@ class ProduceRounds:
         self._served = served
         self._access = access
 
-    def take_single(self, session: Session, single: Single) -> Outcome | ProduceRound | None:
+    def take_single(self, session: Session, single: Single) -> Taken | ProduceRound | None:
         """Append one batch: returns where it is, the refusal, or a round that has yet to be acknowledged.
 
         None, with nothing done, means that `take_now` must be used, as for any other request.
@@ -190,18 +190,23 @@ class ProduceRounds:
             if not self._access.is_open and not self._access.allows(session, Operation.WRITE, topic.resource):
                 raise _refused(name)
             partition = topic.partitions.get(index) or topic.get(index)
-            appended = self._produce.append(topic, partition, records, acks=acks)
+            first_offset = self._produce.append_one(topic, partition, records)
+            if first_offset is None:
+                appended = self._produce.append(topic, partition, records, acks=acks)
+                first_offset, last_offset, log_append_time, _ = appended
+            else:
+                last_offset, log_append_time = first_offset, NO_TIMESTAMP
         except TakesLong:
             return None
         except BarnabasError as error:
             topic.traffic.failed_produces += 1
             return error
-        first_offset, last_offset, log_append_time, _ = appended
         if acks == ACKS_ALL and partition.high_watermark <= last_offset:
             done = ProduceRound([[]], timeout_ms=timeout_ms)
+            appended = Appended(first_offset, last_offset, log_append_time)
             done.place(done.outcomes[0], partition, appended, acks=ACKS_ALL)
             return done
-        return _new_placed(Placed, (first_offset, log_append_time, partition.log.log_start_offset))
+        return first_offset, log_append_time, partition.log.log_start_offset
 
     def take_now(self, session: Session, request: ProduceRequest) -> ProduceRound | None:
         """Append all batches; None, with nothing done, if something must be waited for first."""

@@ -20,6 +20,7 @@ from barnabas.core.records.batch import (
     HIGHEST_PLAIN_ATTRIBUTES,
     MIN_RECORD_SIZE,
     BatchHeader,
+    PlainBatch,
     assign_offset,
     check_batch,
     iter_batches,
@@ -61,18 +62,28 @@ class Log(SegmentedLog):
 
         `data` becomes the log's: its batches carry their offsets afterwards.
 
-        This is the fast path of most appends; everything that is not plain goes through `_append_any`.
+        """
+        plain = None if self._stamps_time or self._active.held is None else read_plain(data)
+        first_offset = None if plain is None else self.append_plain(data, plain, leader_epoch)
+        if plain is None or first_offset is None:
+            return self._append_any(data, leader_epoch=leader_epoch, now_ms=now_ms)
+        return _new_appended(Appended, (first_offset, first_offset + plain[1], NO_TIMESTAMP, False))
+
+    def append_plain(self, data: bytearray | memoryview, plain: PlainBatch, leader_epoch: int) -> int | None:
+        """As `append`, for a batch that was found to be plain; returns its first offset.
+
+        This is the fast path of most appends. None, with nothing done, means that something is not as it mostly is.
         """
         active = self._active
+        length, last_offset_delta, max_timestamp = plain
         if (
             leader_epoch != self.epochs.latest
             or self._stamps_time
             or active.held is None
             or self._health.offline_reason is not None
-            or (plain := read_plain(data, self._max_batch_length)) is None
+            or length > self._max_batch_length
         ):
-            return self._append_any(data, leader_epoch=leader_epoch, now_ms=now_ms)
-        length, last_offset_delta, max_timestamp = plain
+            return None
         first_offset = self.end_offset
         last_offset = first_offset + last_offset_delta
         pack_place(data, 0, first_offset, length, leader_epoch)
@@ -85,7 +96,7 @@ class Log(SegmentedLog):
         self.end_offset = last_offset + 1
         if self._active.held is None:
             self._hold_active()
-        return _new_appended(Appended, (first_offset, last_offset, NO_TIMESTAMP, False))
+        return first_offset
 
     def _append_any(self, data: bytearray | memoryview, *, leader_epoch: int, now_ms: int) -> Appended:
         self._health.check()

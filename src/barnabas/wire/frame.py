@@ -7,7 +7,8 @@ readable by a client that only guessed the version.
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, cast
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, cast
 
 from barnabas.core.records.batch import Buffer
 from barnabas.wire.apis import API_VERSIONS, Api, Served
@@ -70,6 +71,70 @@ def read_request_header(data: memoryview, position: int, end: int, served: Mappi
     if version >= api.flexible_from:
         position = skip_tagged_fields(data, position, end)
     return _new_header(RequestHeader, (api, version, correlation_id, client_id, position))
+
+
+class HeaderReader:
+    """Reads the headers of one connection: its attributes are those of the request that was read last.
+
+    Most requests begin as the one before them did, but for the correlation id: of those nothing else is read, and
+    nothing is made.
+    """
+
+    __slots__ = (
+        "_client",
+        "_kind",
+        "_served",
+        "_size",
+        "_unpack",
+        "api",
+        "body_at",
+        "client_id",
+        "correlation_id",
+        "version",
+    )
+
+    def __init__(self, served: Mapping[int, Served]) -> None:
+        self._served = served  # by their keys
+        self._size = _NEVER  # of the header that is known
+        self._unpack: Callable[[memoryview], tuple[Any, ...]] = _unpack_fixed
+        self._kind = self._client = b""  # its bytes before the correlation id, and those after it
+        self.api = API_VERSIONS  # until something is read
+        self.version = self.correlation_id = self.body_at = 0
+        self.client_id: str | None = None
+
+    def read(self, frame: memoryview, end: int) -> bool:
+        """Read the header of a request that ends at `end`: see `read_request_header`. False if it is as the last one,
+        but for the correlation id.
+        """
+        if end >= self._size:
+            kind, correlation_id, client = self._unpack(frame)
+            if kind == self._kind and client == self._client:
+                self.correlation_id = correlation_id
+                return False
+        header = read_request_header(frame, 0, end, self._served)
+        api, self.version, self.correlation_id, self.client_id, size = header
+        self.api, self.body_at = api, size
+        if size > _LONGEST_KNOWN or api is API_VERSIONS:  # of which some are not read to the end
+            self._size = _NEVER
+        else:
+            self._size, self._unpack = size, _around_id(size - _BEFORE_CLIENT).unpack_from
+            self._kind, _, self._client = self._unpack(frame)
+        return True
+
+    def header(self) -> RequestHeader:
+        """The header that was read last, to be kept."""
+        return RequestHeader(self.api, self.version, self.correlation_id, self.client_id, self.body_at)
+
+
+_NEVER: Final = 2**31
+_BEFORE_CLIENT: Final = 8  # key, version and correlation id
+_LONGEST_KNOWN: Final = 256
+
+
+@lru_cache(maxsize=_LONGEST_KNOWN)
+def _around_id(client_size: int) -> struct.Struct:
+    """Key and version, the correlation id, and what is behind it: the client id and tagged fields."""
+    return struct.Struct(f">4si{client_size}s")
 
 
 def skip_tagged_fields(data: Buffer, position: int, end: int) -> int:

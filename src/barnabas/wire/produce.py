@@ -5,8 +5,8 @@ Served: versions 3 to 13. From 9 on flexible, from 13 on topics are named by the
 
 import struct
 from collections.abc import Callable, Generator, Sequence
-from functools import lru_cache
-from typing import Final, NamedTuple, cast
+from functools import lru_cache, partial
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from barnabas.core.produced import PartitionData, ProduceRequest, Single, TopicData
@@ -14,7 +14,7 @@ from barnabas.core.records.batch import Buffer
 from barnabas.wire.endpoints import NodeEndpoint, write_endpoints
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.fields import piece, read_compact_count, read_compact_string, read_count, read_string
-from barnabas.wire.frame import cut_string, read_uvarint, skip_tagged_fields, write_uvarint
+from barnabas.wire.frame import LENGTH_SIZE, cut_string, read_uvarint, skip_tagged_fields, write_uvarint
 
 FLEXIBLE_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 13
@@ -50,11 +50,6 @@ class TopicAnswer(NamedTuple):
     partitions: list[PartitionAnswer]
 
 
-# Made for nearly every request: without the call that a named tuple is made by.
-_new_single: Final = cast(
-    "Callable[[type[Single], tuple[int, int, str | None, UUID | None, int, memoryview]], Single]", tuple.__new__
-)
-
 _OLD_HEAD: Final = struct.Struct(">hhiih")  # transactional id, acks, timeout, count of topics, length of the name
 _OLD_PARTITION: Final = struct.Struct(">iii")  # count of partitions, index, size
 _HEAD: Final = struct.Struct(">BhiBB")  # as above, in compact form
@@ -75,7 +70,7 @@ def read_single(data: memoryview, position: int, end: int, version: int) -> Sing
         if partitions != 1 or size < 0 or name_end + 12 + size != end:
             return None
         name = str(data[position:name_end], "utf-8")
-        return _new_single(Single, (acks, timeout_ms, name, None, partition, data[name_end + 12 : end]))
+        return acks, timeout_ms, name, None, partition, data[name_end + 12 : end]
     except (struct.error, IndexError, ValueError):  # of a text or an id that is none, too
         return None
 
@@ -99,7 +94,7 @@ def _read_flexible_single(data: memoryview, position: int, end: int, version: in
     stop = start + size - 1
     if not size or stop + 3 != end or data[stop:end] != _NO_TAGS:
         return None
-    return _new_single(Single, (acks, timeout_ms, name, topic_id, partition, data[start:stop]))
+    return acks, timeout_ms, name, topic_id, partition, data[start:stop]
 
 
 _NO_TAGS: Final = bytes(3)  # of the partition, the topic and the request
@@ -279,31 +274,46 @@ def write_produce_in_steps(
 
 def write_single(
     version: int,
+    correlation_id: int,
     name: str | None,
     topic_id: UUID | None,
-    place: tuple[int, int, int, int, int],
-    *,
-    throttle_ms: int = 0,
+    partition: int,
+    placed: tuple[int, int, int],
 ) -> bytes:
-    """As `write_produce`, for one partition that accepted its records: its number, 0, and the next three fields."""
-    if throttle_ms:
-        return write_produce(version, [TopicAnswer(name, topic_id, [PartitionAnswer(*place)])], throttle_ms=throttle_ms)
-    before, after = _around_single(version, name, topic_id)
-    if version < _LOG_START_FROM:
-        return before + _PLACED.pack(*place[:4]) + after
-    return before + _PLACED_START.pack(*place) + after
+    """The whole frame of an answer, for one partition that accepted its records: base offset, log append time, log
+    start offset.
+
+    The answer to most requests: what `answer_head` and `write_produce` write, in one go.
+    """
+    pack, size, before, after = _single_frame(version, name, topic_id)
+    base_offset, log_append_time, log_start_offset = placed
+    return pack(size, correlation_id, before, partition, 0, base_offset, log_append_time, log_start_offset, after)
 
 
 @lru_cache(maxsize=1024)
-def _around_single(version: int, name: str | None, topic_id: UUID | None) -> tuple[bytes, bytes]:
-    """What is the same in every such answer for a topic: the bytes before the place, and those after it."""
+def _single_frame(
+    version: int, name: str | None, topic_id: UUID | None
+) -> tuple[Callable[..., bytes], int, bytes, bytes]:
+    """What is the same in every such answer for a topic: how it is packed, its length, and the bytes before the place
+    and after it.
+    """
     marker = PartitionAnswer(-1, -1, -1, -1, -1)
     whole = write_produce(version, [TopicAnswer(name, topic_id, [marker])])
-    placed = (_PLACED if version < _LOG_START_FROM else _PLACED_START).size
     is_flexible = version >= FLEXIBLE_FROM
     name_size = 16 if version >= TOPIC_IDS_FROM else len(_string(name, is_flexible=is_flexible))
     start = name_size + 2 * len(_count(1, is_flexible=is_flexible))
-    return whole[:start], whole[start + placed :]
+    has_start = version >= _LOG_START_FROM
+    placed = _PLACED_START if has_start else _PLACED
+    before, after = whole[:start], whole[start + placed.size :]
+    if is_flexible:
+        before = b"\x00" + before  # no tagged fields in the header
+    frame = struct.Struct(f">ii{len(before)}s{placed.format[1:]}{len(after)}s")
+    size = frame.size - LENGTH_SIZE
+    return frame.pack if has_start else partial(_pack_without_start, frame), size, before, after
+
+
+def _pack_without_start(frame: struct.Struct, *values: Any) -> bytes:
+    return frame.pack(*values[:7], values[8])
 
 
 def _write_partition(out: bytearray, version: int, answer: PartitionAnswer) -> None:

@@ -10,17 +10,20 @@ from barnabas.core.errors import (
     BarnabasError,
     InvalidRecord,
     InvalidRequiredAcks,
+    InvalidTimestamp,
     NotLeaderOrFollower,
+    PolicyViolation,
+    RecordTooLarge,
     RequestTimedOut,
     TopicAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from barnabas.core.produced import PartitionData, ProduceRequest, Single, TopicData
+from barnabas.core.produced import PartitionData, ProduceRequest, TopicData
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.services.produce import ACKS_ALL, Transacting
 from barnabas.services.produce_round import MAX_AT_ONCE, Placed, ProduceRound
-from barnabas.services.settings import TopicConfig
+from barnabas.services.settings import DeliverySemantics, TopicConfig
 from barnabas.storage.config import CleanupPolicy, LogConfig
 from tests.support.ports import NOW_MS
 from tests.unit.services.round_world import CLIENT, SYNCED, NothingOn, RoundWorld, run
@@ -158,14 +161,14 @@ def test_one_batch_for_one_partition_is_taken_as_any_other() -> None:
         topic_id = world.create("t")
         world.create("synced", config=SYNCED)
         take_single = partial(world.produces.take_single, CLIENT)
-        assert take_single(Single(1, TIMEOUT_MS, "t", None, 0, batch())) == Placed(0, -1, 0)
-        assert take_single(Single(ACKS_ALL, TIMEOUT_MS, None, topic_id, 0, batch())) == Placed(1, -1, 0)
+        assert take_single((1, TIMEOUT_MS, "t", None, 0, batch())) == Placed(0, -1, 0)
+        assert take_single((ACKS_ALL, TIMEOUT_MS, None, topic_id, 0, batch())) == Placed(1, -1, 0)
         for single, refusal in (
-            (Single(1, TIMEOUT_MS, "t", None, 3, batch()), UnknownTopicOrPartition),
-            (Single(1, TIMEOUT_MS, "t", None, 0, memoryview(b"none")), InvalidRecord),
+            ((1, TIMEOUT_MS, "t", None, 3, batch()), UnknownTopicOrPartition),
+            ((1, TIMEOUT_MS, "t", None, 0, memoryview(b"none")), InvalidRecord),
         ):
             assert isinstance(take_single(single), refusal)
-        done = take_single(Single(ACKS_ALL, TIMEOUT_MS, "synced", None, 0, batch()))
+        done = take_single((ACKS_ALL, TIMEOUT_MS, "synced", None, 0, batch()))
         assert isinstance(done, ProduceRound)
         assert not done.is_acked
         world.sync("synced")
@@ -175,14 +178,34 @@ def test_one_batch_for_one_partition_is_taken_as_any_other() -> None:
     run(scenario)
 
 
+def test_one_plain_record_is_refused_for_all_that_any_other_batch_is() -> None:
+    async def scenario(world: RoundWorld) -> None:
+        world.create("t", config=TopicConfig(timestamp_after_max_ms=1000))
+        world.create("strict", config=TopicConfig(delivery_semantics=DeliverySemantics.EXACTLY_ONCE))
+        world.create("small", config=TopicConfig(log=LogConfig(max_message_bytes=10)))
+        take_single = partial(world.produces.take_single, CLIENT)
+        ahead = memoryview(encode_batch([Record(0, 2**60, None, b"v")]))
+        for name, records, refusal in (
+            ("t", ahead, InvalidTimestamp),
+            ("strict", batch(), PolicyViolation),
+            ("small", batch(), RecordTooLarge),
+        ):
+            assert isinstance(take_single((1, TIMEOUT_MS, name, None, 0, records)), refusal)
+            assert world.partition(name).end_offset == 0
+        assert take_single((1, TIMEOUT_MS, "t", None, 0, batch())) == Placed(0, -1, 0)
+        assert world.served.get("t").traffic.records_in == 1
+
+    run(scenario)
+
+
 def test_one_batch_that_needs_more_than_to_be_appended_is_left_alone() -> None:
     async def scenario(world: RoundWorld) -> None:
         world.create("t")
         world.create("compacted", config=TopicConfig(log=LogConfig(cleanup_policy=(CleanupPolicy.COMPACT,))))
         take_single = partial(world.produces.take_single, CLIENT)
-        assert take_single(Single(0, TIMEOUT_MS, "t", None, 0, batch())) is None
-        assert take_single(Single(1, TIMEOUT_MS, "none", None, 0, batch())) is None
-        assert take_single(Single(1, TIMEOUT_MS, "compacted", None, 0, batch())) is None
+        assert take_single((0, TIMEOUT_MS, "t", None, 0, batch())) is None
+        assert take_single((1, TIMEOUT_MS, "none", None, 0, batch())) is None
+        assert take_single((1, TIMEOUT_MS, "compacted", None, 0, batch())) is None
         assert world.partition("t").end_offset == 0
 
     run(scenario)
@@ -194,9 +217,9 @@ def test_one_batch_is_taken_from_a_client_that_may_write_and_from_no_other() -> 
         secret_id = world.create("secret")
         take_single = partial(world.produces.take_single, CLIENT)
         world.access.use(NothingOn("secret"))
-        assert take_single(Single(1, TIMEOUT_MS, "t", None, 0, batch())) == Placed(0, -1, 0)
+        assert take_single((1, TIMEOUT_MS, "t", None, 0, batch())) == Placed(0, -1, 0)
         for name, topic_id in (("secret", None), (None, secret_id)):
-            refusal = take_single(Single(1, TIMEOUT_MS, name, topic_id, 0, batch()))
+            refusal = take_single((1, TIMEOUT_MS, name, topic_id, 0, batch()))
             assert isinstance(refusal, TopicAuthorizationFailed)
             assert ("secret" in str(refusal)) is (name is not None), "who has only the id does not learn the name"
         assert world.partition("secret").end_offset == 0

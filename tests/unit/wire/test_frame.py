@@ -11,6 +11,7 @@ from barnabas.wire.errors import MalformedRequest, UnservedVersion
 from barnabas.wire.frame import (
     MAX_STRING_BYTES,
     MAX_TAGGED_FIELDS,
+    HeaderReader,
     RequestHeader,
     answer_head,
     cut_string,
@@ -132,6 +133,42 @@ def test_an_answers_head_counts_what_comes_after_it() -> None:
 def test_a_text_that_fits_is_not_cut(text: str) -> None:
     assert cut_string(text) == text.encode()
     assert len(cut_string(text * 40_000)) <= MAX_STRING_BYTES
+
+
+def test_a_connection_reads_every_header_as_if_it_were_its_first() -> None:
+    frames = [
+        header(PRODUCE.key, 7) + b"body",
+        header(PRODUCE.key, 7)[:4] + struct.pack(">i", 8) + header(PRODUCE.key, 7)[8:] + b"other",
+        header(PRODUCE.key, 7),
+        header(PRODUCE.key, 7, client_id=b"d") + b"body",
+        header(PRODUCE.key, 7, client_id=b"long"),
+        header(PRODUCE.key, 8, client_id=b"long"),
+        header(PRODUCE.key, 9, client_id=None, tags=b"\x01\x00\x01x"),
+        header(PRODUCE.key, 9, client_id=None, tags=b"\x00") + b"body",
+        header(API_VERSIONS.key, 99) + b"body",
+        header(API_VERSIONS.key, 99) + b"longer body",
+        header(METADATA.key, 1, client_id=b"n" * 300),
+        header(METADATA.key, 1, client_id=b"n" * 300),
+    ]
+    headers = HeaderReader(SERVED)
+    for frame in [each for each in frames for _ in range(2)]:
+        headers.read(memoryview(frame), len(frame))
+        assert headers.header() == read_header(frame, 0, len(frame))
+
+
+def test_of_a_header_like_the_last_one_only_the_correlation_id_is_read() -> None:
+    headers, frame = HeaderReader(SERVED), bytearray(header(PRODUCE.key, 7))
+    assert headers.read(memoryview(frame), len(frame))
+    struct.pack_into(">i", frame, 4, 8)
+    assert not headers.read(memoryview(frame), len(frame))
+    assert headers.correlation_id == 8
+
+
+def test_a_header_that_is_cut_short_after_another_is_refused() -> None:
+    headers, frame = HeaderReader(SERVED), header(PRODUCE.key, 7, client_id=b"name")
+    headers.read(memoryview(frame), len(frame))
+    with pytest.raises(MalformedRequest):
+        headers.read(memoryview(frame)[:-1], len(frame) - 1)
 
 
 @given(st.binary(max_size=30))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from barnabas.core.produced import ProduceRequest
 from barnabas.wire.apis import PRODUCE
 from barnabas.wire.errors import MalformedRequest
-from barnabas.wire.frame import MAX_TAGGED_FIELDS, write_uvarint
+from barnabas.wire.frame import MAX_TAGGED_FIELDS, RequestHeader, answer_head, write_uvarint
 from barnabas.wire.produce import (
     MAX_PARTITIONS,
     TOPIC_IDS_FROM,
@@ -238,6 +238,7 @@ def test_a_message_that_quotes_a_long_name_is_cut_to_what_the_format_holds(versi
 @pytest.mark.parametrize("name", ["t", "n" * 249, "topic-é"])
 def test_the_short_way_writes_what_the_long_one_does(version: int, name: str) -> None:
     topic_id = UUID(int=2**100 + len(name))
-    for place in ((3, 0, 0, -1, 0), (2**31 - 1, 0, 2**62, 1_700_000_000_000, 17)):
-        long = write_produce(version, [TopicAnswer(name, topic_id, [PartitionAnswer(*place)])])
-        assert write_single(version, name, topic_id, place) == long
+    header = RequestHeader(PRODUCE, version, 77, None, 0)
+    for index, placed in ((3, (0, -1, 0)), (2**31 - 1, (2**62, 1_700_000_000_000, 17))):
+        long = write_produce(version, [TopicAnswer(name, topic_id, [PartitionAnswer(index, 0, *placed)])])
+        assert write_single(version, 77, name, topic_id, index, placed) == answer_head(header, len(long)) + long

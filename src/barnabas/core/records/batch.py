@@ -141,6 +141,9 @@ class BatchHeader(NamedTuple):
         return self.producer_id != NO_PRODUCER_ID
 
 
+PlainBatch: TypeAlias = tuple[int, int, int]
+"""Length, last offset delta and max timestamp of a batch that was found to be plain, and whose checksum is right."""
+
 # NamedTuple's own `_make` is Python code; a header is read for every batch.
 _new_header: Final = cast("Callable[[type[BatchHeader], tuple[int, ...]], BatchHeader]", tuple.__new__)
 
@@ -199,8 +202,8 @@ def read_alone(buffer: Buffer) -> BatchHeader | None:
     return header
 
 
-def read_plain(buffer: Buffer, max_length: int) -> tuple[int, int, int] | None:
-    """Length, last offset delta and max timestamp of a buffer that is one plain batch with nothing to refuse.
+def read_plain(buffer: Buffer) -> PlainBatch | None:
+    """What a log needs to know of a buffer that is one plain batch with nothing to refuse but its length.
 
     Plain is: not compressed, of no producer. A quick yes for what most appends are. None says nothing: the checks
     below find out what it is.
@@ -212,7 +215,6 @@ def read_plain(buffer: Buffer, max_length: int) -> tuple[int, int, int] | None:
     if (
         attributes == 0
         and producer_id == NO_PRODUCER_ID
-        and length <= max_length
         and length + LOG_OVERHEAD == len(buffer)
         and magic == MAGIC
         and 0 < count == last_offset_delta + 1  # as many records as offsets

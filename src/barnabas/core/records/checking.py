@@ -15,7 +15,16 @@ import struct
 from typing import Final
 
 from barnabas.core.errors import CorruptRecord
-from barnabas.core.records.batch import HEADER_SIZE, MIN_RECORD_SIZE, Buffer
+from barnabas.core.records.batch import (
+    ATTRIBUTES_AT,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MIN_RECORD_SIZE,
+    Buffer,
+    PlainBatch,
+)
+from barnabas.core.records.checksum import crc32c
 from barnabas.core.records.varint import read_varint, read_varlong
 
 OK: Final = 0
@@ -46,6 +55,11 @@ INT64_MAX: Final = 2**63 - 1
 MAX_ATTRIBUTES: Final = 0x7F
 # Attributes, base and max timestamp, how many records there are, and the first six bytes of the first.
 _peek: Final = struct.Struct(">21xh4xqq14xiHHH").unpack_from
+# Batch length, magic, checksum, attributes with the last offset delta, base and max timestamp, producer id, epoch and
+# sequence with how many records there are, and the first six bytes of the first.
+_peek_all: Final = struct.Struct(">8xi4xbI6sqq18sHHH").unpack_from
+_PLAIN: Final = bytes(6)
+_ONE_OF_NO_PRODUCER: Final = struct.pack(">qhii", -1, -1, -1, 1)
 _peek_short: Final = struct.Struct(">H").unpack_from
 _SMALLEST_BATCH: Final = HEADER_SIZE + MIN_RECORD_SIZE
 _AFTER_LONG: Final = HEADER_SIZE + 2  # where a record with a length of two bytes begins
@@ -69,12 +83,32 @@ def check_records(data: bytes, count: int, base_timestamp: int) -> tuple[int, in
     return (OK if at == len(data) else TRAILING_BYTES | max(count - 1, 0) << 8), newest
 
 
+def read_one_plain(batch: Buffer) -> PlainBatch | None:
+    """As `read_plain`, for what most requests are: a batch of one record that `is_one_plain_record`. None says nothing.
+
+    Most requests go through here, so the header is taken apart once, with all that is asked about it and its record.
+    """
+    size = len(batch)
+    if size < _SMALLEST_BATCH:
+        return None
+    length, magic, crc, kind, base_timestamp, max_timestamp, producer, begin, zeros, key = _peek_all(batch)
+    if (
+        kind == _PLAIN
+        and producer == _ONE_OF_NO_PRODUCER
+        and base_timestamp == max_timestamp
+        and not zeros
+        and length == size - LOG_OVERHEAD
+        and magic == MAGIC
+        and _is_plain_record(batch, size, begin, key)
+        and crc32c(memoryview(batch)[ATTRIBUTES_AT:]) == crc
+    ):
+        return length, 0, max_timestamp
+    return None
+
+
 def is_one_plain_record(batch: Buffer) -> bool:
     """A quick yes for what most small batches are: one record without headers, as old as its batch, of less than 8 kB.
     False says nothing: see `check_records`.
-
-    Most requests go through here, so the size of the batch is compared with what a plain record of that size begins
-    with, and with the one length that its value can have.
     """
     size = len(batch)
     if size < _SMALLEST_BATCH:
@@ -82,6 +116,16 @@ def is_one_plain_record(batch: Buffer) -> bool:
     attributes, base_timestamp, max_timestamp, count, begin, zeros, key = _peek(batch)
     if count != 1 or attributes & _NOT_PLAIN or base_timestamp != max_timestamp or zeros:
         return False
+    return _is_plain_record(batch, size, begin, key)
+
+
+def _is_plain_record(batch: Buffer, size: int, begin: int, key: int) -> bool:
+    """Whether a batch of `size` bytes is one record without headers. `begin` are the first two bytes of the record,
+    and `key` the fifth and the sixth.
+
+    The size of the batch is compared with what a plain record of that size begins with, and with the one length that
+    its value can have.
+    """
     length = size - _AFTER_LONG
     if length >= 0x40:  # which takes two bytes
         if begin != (length << 9 & 0x7F00 | 0x8000 | length >> 6) or length > _TWO_BYTES:

@@ -22,11 +22,11 @@ from barnabas.runtime.letting_go import let_go
 from barnabas.runtime.turns import finish, in_turns, next_turn, pieces
 from barnabas.services.broker import Broker
 from barnabas.services.opening import RecordsRefused
-from barnabas.services.produce_round import MAX_AT_ONCE, Outcome, Placed, ProduceRound, ProduceRounds
+from barnabas.services.produce_round import MAX_AT_ONCE, Outcome, Placed, ProduceRound, ProduceRounds, Taken
 from barnabas.services.session import Session
 from barnabas.wire.apis import PRODUCE
 from barnabas.wire.endpoints import NodeEndpoint
-from barnabas.wire.frame import RequestHeader, answer_head
+from barnabas.wire.frame import HeaderReader, RequestHeader, answer_head
 from barnabas.wire.produce import (
     CURRENT_LEADERS_FROM,
     ManyPartitions,
@@ -56,16 +56,18 @@ class Producing:
         self._leaders = CurrentLeaders(broker)
         self._rounds = ProduceRounds(broker.produce, broker.served, broker.access)
 
-    def handle(self, header: RequestHeader, frame: memoryview, session: Session) -> "Answer | Waiting | Work":
-        """An answer, a callback that leads to one, or work to be awaited."""
-        _, version, _, _, body_at = header
+    def handle(self, headers: HeaderReader, frame: memoryview, session: Session) -> "Answer | Waiting | Work":
+        """The request whose header was read last: an answer, a callback that leads to one, or work to be awaited."""
+        version, body_at = headers.version, headers.body_at
         single = read_single(frame, body_at, len(frame), version)
         if single is not None:
             taken = self._rounds.take_single(session, single)
-            if isinstance(taken, Placed):
-                return _encode_placed(header, session, single, taken)
+            if isinstance(taken, tuple) and not session.throttle_ms:
+                _, _, name, topic_id, index, _ = single
+                return [write_single(version, headers.correlation_id, name, topic_id, index, taken)]
             if taken is not None:
-                return self._answer_not_placed(header, session, single, taken)
+                return self._answer_not_placed(headers.header(), session, single, taken)
+        header = headers.header()
         try:
             request = read_produce(frame, body_at, len(frame), version, max_at_once=MAX_AT_ONCE)
         except ManyPartitions:
@@ -116,7 +118,7 @@ class Producing:
         done.call_when_acked(lambda: slot.put(self._encode(header, session, request, done)))
 
     def _answer_not_placed(
-        self, header: RequestHeader, session: Session, single: Single, taken: BarnabasError | ProduceRound
+        self, header: RequestHeader, session: Session, single: Single, taken: Taken | ProduceRound
     ) -> "Answer | Waiting":
         if isinstance(taken, ProduceRound):
             return partial(self._answer_single_when_acked, header, session, single, taken)
@@ -130,6 +132,11 @@ class Producing:
     def _encode(self, header: RequestHeader, session: Session, request: ProduceRequest, done: ProduceRound) -> Answer:
         if not request.acks:
             return _encode_nothing(done)
+        if len(done.outcomes) == 1 and len(done.outcomes[0]) == 1 and not session.throttle_ms:
+            data, outcome = request.topics[0], done.outcomes[0][0]
+            if isinstance(outcome, Placed):
+                index = data.partitions[0].partition
+                return [write_single(header.version, header.correlation_id, data.name, data.topic_id, index, outcome)]
         answers = [
             TopicAnswer(
                 data.name,
@@ -138,17 +145,14 @@ class Producing:
             )
             for data, outcomes in zip(request.topics, done.outcomes, strict=True)
         ]
-        first = answers[0] if len(answers) == 1 else None
-        if first is None or len(first.partitions) != 1 or first.partitions[0].error_code:
-            return self._encode_all(header, session, answers)
-        place = first.partitions[0][:5]
-        body = write_single(header.version, first.name, first.topic_id, place, throttle_ms=session.throttle_ms)
-        return [answer_head(header, len(body)) + body]
+        return self._encode_all(header, session, answers)
 
-    def _encode_single(self, header: RequestHeader, session: Session, single: Single, outcome: Outcome) -> Answer:
-        if isinstance(outcome, Placed):
-            return _encode_placed(header, session, single, outcome)
-        answer = TopicAnswer(single.name, single.topic_id, [_answer_of(single.partition, outcome)])
+    def _encode_single(self, header: RequestHeader, session: Session, single: Single, taken: Taken) -> Answer:
+        _, _, name, topic_id, index, _ = single
+        if isinstance(taken, tuple) and not session.throttle_ms:
+            return [write_single(header.version, header.correlation_id, name, topic_id, index, taken)]
+        outcome = Placed(*taken) if isinstance(taken, tuple) else taken
+        answer = TopicAnswer(name, topic_id, [_answer_of(index, outcome)])
         return self._encode_all(header, session, [answer])
 
     def _encode_all(self, header: RequestHeader, session: Session, answers: list[TopicAnswer]) -> Answer:
@@ -175,14 +179,6 @@ def _encode_nothing(done: ProduceRound) -> Answer:
             if isinstance(outcome, BarnabasError):
                 raise RefusedUnanswered(f"a produce with acks=0 was refused: {_message_of(outcome)}")
     return []
-
-
-def _encode_placed(header: RequestHeader, session: Session, single: Single, placed: Placed) -> Answer:
-    """The answer to most requests."""
-    _, version, _, _, _ = header
-    _, _, name, topic_id, index, _ = single
-    body = write_single(version, name, topic_id, (index, 0, *placed), throttle_ms=session.throttle_ms)
-    return [answer_head(header, len(body)) + body]
 
 
 def _answer_of(index: int, outcome: Outcome) -> PartitionAnswer:

@@ -28,7 +28,7 @@ from barnabas.services.broker import Broker
 from barnabas.services.session import Session
 from barnabas.wire.apis import API_VERSIONS, ENVELOPE, FETCH, PRODUCE, Api
 from barnabas.wire.errors import MalformedRequest
-from barnabas.wire.frame import RequestHeader, read_request_header
+from barnabas.wire.frame import HeaderReader, RequestHeader
 from barnabas.wire.requests import read_request, read_request_in_steps
 from barnabas.wire.responses import Values
 
@@ -87,13 +87,14 @@ class KafkaClient:
 
     __slots__ = (
         "_all_counts",
+        "_asked",
         "_broker",
         "_connection",
         "_fetching",
         "_forwarding",
+        "_headers",
         "_producing",
         "_quotas",
-        "_served",
         "counts",
         "session",
     )
@@ -105,12 +106,12 @@ class KafkaClient:
         self._forwarding = server.forwarding
         self._quotas = server.broker.quotas
         self._all_counts = server.counts
-        self.counts = server.counts[API_VERSIONS.key]  # until there is a request
+        self.counts = self._asked = server.counts[API_VERSIONS.key]  # until there is a request
         self._connection = connection
         self.session = session
         session.mute = self._mute
         connection.on_lost = session.close
-        self._served = served_on(listeners_of(self.session))
+        self._headers = HeaderReader(served_on(listeners_of(self.session)))
 
     def count(self, api: Api, size: int) -> None:
         """Count a request of this connection that is not handled here."""
@@ -124,28 +125,27 @@ class KafkaClient:
 
     def handle(self, frame: memoryview) -> Any:
         """See `runtime.connections.Handler`."""
-        size = len(frame)
-        header = read_request_header(frame, 0, size, self._served)
-        api, _, _, client_id, _ = header
-        session = self.session
-        session.client_id = client_id
-        session.request = api.name
-        counts = self.counts = self._all_counts[api.key]
+        size, headers, session = len(frame), self._headers, self.session
+        if headers.read(frame, size):
+            session.client_id = headers.client_id
+            session.request = headers.api.name
+            self._asked = self._all_counts[headers.api.key]
+        counts = self.counts = self._asked
         counts.requests += 1
         counts.request_bytes += size
         if self._quotas.is_on:
-            return self._handle_within_quotas(header, frame, size)
-        if api is PRODUCE:
-            return self._producing.handle(header, frame, session)
-        return self._dispatch(header, frame, size)
+            return self._handle_within_quotas(headers.header(), frame, size)
+        if headers.api is PRODUCE:
+            return self._producing.handle(headers, frame, session)
+        return self._dispatch(headers.header(), frame, size)
 
     def _handle_within_quotas(self, header: RequestHeader, frame: memoryview, size: int) -> Any:
         """The same for clients that may have quotas: count what they use, and hold those over one."""
-        session, quotas = self.session, self._quotas
+        session, quotas, headers = self.session, self._quotas, self._headers
         quotas.begin(session)
         if header.api is PRODUCE:
             quotas.produce(session, size)
-            return quotas.measure(session, lambda: self._producing.handle(header, frame, session))
+            return quotas.measure(session, lambda: self._producing.handle(headers, frame, session))
         return quotas.measure(session, lambda: self._dispatch(header, frame, size))
 
     def _mute(self, seconds: float) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from barnabas.core.errors import BarnabasError, CorruptRecord
 from barnabas.core.records import check_kernel
-from barnabas.core.records.batch import HEADER_SIZE, Buffer, Codec, read_header, seal
+from barnabas.core.records.batch import HEADER_SIZE, LOG_OVERHEAD, Buffer, Codec, read_header, read_plain, seal
 from barnabas.core.records.checking import (
     BAD_ATTRIBUTES,
     BAD_OFFSET,
@@ -20,6 +20,7 @@ from barnabas.core.records.checking import (
     check_records,
     is_one_plain_record,
     problem_of,
+    read_one_plain,
 )
 from barnabas.core.records.compression import check_frame, compress
 from barnabas.core.records.record import Record, decode_batch, encode_batch
@@ -185,6 +186,41 @@ def test_a_glance_takes_nothing_that_the_check_refuses(
 @pytest.mark.parametrize("lie", sorted(LIES))
 def test_a_glance_takes_no_lie(lie: str) -> None:
     assert lie in OF_THE_HEADER or not is_one_plain_record(LIES[lie])
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 4_000])
+def test_one_plain_record_and_its_header_are_read_at_once(size: int) -> None:
+    batch = encode_batch([Record(0, NOW_MS, None, bytes(size))])
+    assert read_one_plain(batch) == read_plain(batch) == (len(batch) - LOG_OVERHEAD, 0, NOW_MS)
+
+
+def test_what_is_not_one_plain_record_is_not_read_at_once() -> None:
+    one = Record(0, NOW_MS, None, b"v")
+    batch = encode_batch([one])
+    others = [
+        encode_batch([one, Record(1, NOW_MS, None, b"v")]),
+        encode_batch([one], producer_id=1, producer_epoch=0, base_sequence=0),
+        encode_batch([one], codec=Codec.GZIP),
+        batch[:-1],
+        batch + b"\0",
+        batch[:HEADER_SIZE],
+    ]
+    for other in others:
+        assert read_one_plain(other) is None
+
+
+def test_no_byte_of_a_plain_batch_can_change_unseen() -> None:
+    batch = encode_batch([Record(0, NOW_MS, b"key", b"value")])
+    assert read_one_plain(batch) is not None
+    for at in (*range(8, 12), *range(16, len(batch))):  # the base offset and the leader epoch are set by the log
+        other = bytearray(batch)
+        other[at] ^= 1
+        assert read_one_plain(other) is None
+
+
+@pytest.mark.parametrize("lie", sorted(LIES))
+def test_no_lie_is_read_at_once(lie: str) -> None:
+    assert read_one_plain(LIES[lie]) is None
 
 
 def test_garbage_with_a_right_checksum_does_not_decode_unless_it_passes() -> None:
