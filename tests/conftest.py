@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,6 +11,9 @@ from hypothesis import HealthCheck, settings
 from barnabas.runtime import log_lines
 from tests.support.compiling import compile_together
 from tests.support.examples import are_all_tried
+
+if TYPE_CHECKING:
+    from tests.support.scheduling import Handfuls
 
 # A run of all tests tries the same examples each time: what it finds is the fault of a change. `make sim` tries others.
 settings.register_profile(
@@ -25,6 +29,15 @@ os.environ.setdefault("BARNABAS_HTTP_LISTENER", "off")
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are cores: in any of them a test waits now and then, for a timer or a client."""
     return len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "Handfuls | None":
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from tests.support.scheduling import Handfuls  # noqa: PLC0415 - only with xdist
+
+    return Handfuls(config, log)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.testing.embedded import EmbeddedBroker
+from tests.spark.quick_daemon import TABLES_VARIABLE
 from tests.spark.quick_java import use_archive
 from tests.spark.quick_python import use_short_path
 
@@ -69,7 +70,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.driver.memory": "2g",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
-    running = session("tests", settings=settings)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(TABLES_VARIABLE, "1")  # for its Java, and what that starts
+        running = session("tests", settings=settings)
     yield running
     running.stop()
 

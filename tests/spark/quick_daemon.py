@@ -5,12 +5,15 @@ batch), and each of them loads pyspark, Arrow and the client by itself, half a s
 times. What runs in these processes is the same.
 
 Only what planning itself uses is loaded. There is one such daemon for each kind of step, and a Spark that runs one
-pipeline has half a dozen of them: numba and pandas, which only tasks use, would cost it ten seconds of work.
+pipeline has half a dozen of them: numba and pandas, which only tasks use, would cost it ten seconds of work. What commits
+to tables of Iceberg loads PyIceberg for a second; only the Spark of many tests is asked to load that here, where it is
+done.
 """
 
 import contextlib
 import gc
 import importlib
+import os
 import sys
 from typing import Final
 
@@ -24,10 +27,22 @@ OF_PLANNING: Final = (
     "barnabas.spark.tables.source",
 )
 
+TABLES_VARIABLE: Final = "TEST_SPARK_LOADS_TABLES"
+COMMITTING: Final = ("pyspark.sql.worker.commit_data_source_write", "pyspark.sql.worker.python_streaming_sink_runner")
+OF_TABLES: Final = (
+    "deltalake",
+    "pyarrow.dataset",
+    "pyiceberg.catalog.sql",
+    "pyiceberg.io.pyarrow",
+    "barnabas.spark.tables.delta",
+    "barnabas.spark.tables.iceberg",
+)
+
 if __name__ == "__main__":
     from pyspark import daemon
 
-    for name in (*sys.argv[1:2], *OF_PLANNING):
+    is_of_tables = TABLES_VARIABLE in os.environ and sys.argv[1] in COMMITTING
+    for name in (*sys.argv[1:2], *OF_PLANNING, *(OF_TABLES if is_of_tables else ())):
         with contextlib.suppress(ImportError):  # whoever needs it will say so
             importlib.import_module(name)
     gc.collect()
