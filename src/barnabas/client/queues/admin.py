@@ -19,7 +19,7 @@ from barnabas.client.queues.redrive import Reading, Redrive, Redriven
 from barnabas.client.settings import Settings
 from barnabas.client.topics import LATEST, Topics
 from barnabas.client.transactions import TransactionalProducers
-from barnabas.core.errors import InvalidRequest, UnknownTopicOrPartition
+from barnabas.core.errors import InvalidRequest, LeaderNotAvailable, UnknownTopicOrPartition
 from barnabas.core.model import TopicPartition
 from barnabas.wire.apis import (
     ALTER_SHARE_GROUP_OFFSETS,
@@ -108,8 +108,8 @@ class QueueAdmin:
             return []
         try:
             found = self._redrive.progress(group, topic)
-        except UnknownTopicOrPartition:  # it is created with the first letter, or is missing
-            return []
+        except (UnknownTopicOrPartition, LeaderNotAvailable, Unreachable):
+            return []  # it is created with the first letter, or is missing, or away: the rest counts all the same
         return [
             QueueStats(topic, partition, start, end, max(end - start, 0), is_letters=True)
             for partition, (start, end) in sorted(found.items())
