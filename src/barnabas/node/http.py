@@ -6,10 +6,9 @@ all where HTTP is off.
 """
 
 import asyncio
-import ipaddress
 import os
 import socket
-from contextlib import suppress
+from pathlib import Path
 from ssl import OP_NO_COMPRESSION, OP_NO_RENEGOTIATION, PROTOCOL_TLS_SERVER, SSLContext, TLSVersion
 from types import ModuleType
 from typing import Any, Final
@@ -19,6 +18,7 @@ from barnabas.edge.http.basics import Basics
 from barnabas.edge.http.context import Context
 from barnabas.edge.http.exposition import Exposition
 from barnabas.edge.http.hosts import HostCheck
+from barnabas.edge.http.metrics_access import MetricsAccess
 from barnabas.edge.http.plain import PlainServer
 from barnabas.edge.http.tokens import SECRET_BYTES, Login, Tokens
 from barnabas.edge.kafka.inside import Inside
@@ -32,13 +32,14 @@ from barnabas.services.history import History
 from barnabas.services.lag import GroupLags
 from barnabas.services.reading import ClusterReader
 from barnabas.services.settings.broker_config import BrokerConfig
-from barnabas.services.settings.catalogue.http_settings import parse_http_listener
+from barnabas.services.settings.catalogue.http_settings import is_loopback, parse_http_listener, requires_metrics_login
 from barnabas.services.stats import NodeStats
 
 log = get_logger("barnabas.http", is_limited=False)
 
 BACKLOG: Final = 128
 CLOSE_S: Final = 3.0
+MIN_TOKEN: Final = 16
 
 
 class NodeHttp:
@@ -61,6 +62,7 @@ class NodeHttp:
         self._serving: asyncio.Task[None] | None = None
         self._context: Context | None = None
         self._tls = _tls_of(config)
+        self._metrics_token = _metrics_token_of(config)
         self.login: Login | None = None  # who checks credentials; None: there is no authentication
 
     async def begin(self) -> None:
@@ -99,6 +101,15 @@ class NodeHttp:
         if broker.authentication is not None:
             self.login = broker.authentication.callers()
         settings = self._config.http
+        is_local = self._wanted is not None and is_loopback(self._wanted[0])
+        is_private = is_local or self._tls is not None
+        tokens = Tokens(
+            broker.dice.token_bytes(SECRET_BYTES), broker.clock, lifetime_ms=settings.http_token_lifetime_ms
+        )
+        if requires_metrics_login(settings, is_local=is_local, allows_anonymous=self._config.security.allow_anonymous):
+            self._basics.metrics_access = MetricsAccess(
+                broker.access, token=self._metrics_token, login=self.login, tokens=tokens, is_private=is_private
+            )
         self._basics.has_partitions = settings.metrics_partitions_enable
         self._basics.exposition = Exposition(broker.metrics, max_series=settings.metrics_max_series)
         self._broker = broker
@@ -106,7 +117,6 @@ class NodeHttp:
         if settings.http_api_enable:
             history = History(broker.served, broker.clock, kafka.times)
             lags.listeners.append(history.note_lags)
-            is_local = self._wanted is not None and is_loopback(self._wanted[0])
             context = Context(
                 broker=broker,
                 calls=Inside(kafka),
@@ -115,12 +125,10 @@ class NodeHttp:
                 stats=stats,
                 history=history,
                 connections=connections,
-                tokens=Tokens(
-                    broker.dice.token_bytes(SECRET_BYTES), broker.clock, lifetime_ms=settings.http_token_lifetime_ms
-                ),
+                tokens=tokens,
                 login=self.login,
                 is_local=is_local,
-                is_private=is_local or self._tls is not None,
+                is_private=is_private,
             )
             self._context = context
             self._serving = tasks.create_task(self._serve_api(context))
@@ -185,6 +193,21 @@ def _tls_of(config: BrokerConfig) -> SSLContext | None:
     return context
 
 
+def _metrics_token_of(config: BrokerConfig) -> str | None:
+    path = config.http.metrics_token_file
+    if path is None:
+        return None
+    try:
+        token = Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidConfig(f"metrics.token.file: {path} cannot be read ({error})") from None
+    if len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable():
+        raise InvalidConfig(
+            f"metrics.token.file: {path} needs a token of at least {MIN_TOKEN} letters: openssl rand -hex 32"
+        )
+    return token
+
+
 def _bound(host: str, port: int) -> socket.socket:
     family, _, _, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
         0
@@ -199,10 +222,3 @@ def _bound(host: str, port: int) -> socket.socket:
         found.close()
         raise
     return found
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
