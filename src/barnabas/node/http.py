@@ -8,11 +8,10 @@ all where HTTP is off.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,13 +24,13 @@ from barnabas.runtime.connections import Connections
 from barnabas.runtime.log_lines import get_logger
 from barnabas.services.broker import Broker
 from barnabas.services.settings.broker_config import BrokerConfig
-from barnabas.services.settings.catalogue.http_settings import parse_http_listener
+from barnabas.services.settings.catalogue.http_settings import is_loopback, parse_http_listener, requires_metrics_login
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
     from barnabas.edge.http.context import Context
-    from barnabas.edge.http.tokens import Login
+    from barnabas.edge.http.tokens import Login, Tokens
     from barnabas.edge.kafka.server import KafkaServer
     from barnabas.node.http_counting import Counted
 
@@ -39,6 +38,7 @@ log = get_logger("barnabas.http", is_limited=False)
 
 BACKLOG: Final = 128
 CLOSE_S: Final = 3.0
+MIN_TOKEN: Final = 16
 
 
 class NodeHttp:
@@ -61,6 +61,8 @@ class NodeHttp:
         self._serving: asyncio.Task[None] | None = None
         self._context: Context | None = None
         self._tls = _tls_of(config)
+        self._metrics_token = _metrics_token_of(config)
+        self._tokens: Tokens | None = None  # of those who have logged in, once somebody may
         self.login: Login | None = None  # who checks credentials; None: there is no authentication
 
     async def begin(self) -> None:
@@ -96,6 +98,9 @@ class NodeHttp:
         if broker.authentication is not None:
             self.login = broker.authentication.callers()
         settings = self._config.http
+        is_local = self._wanted is not None and is_loopback(self._wanted[0])
+        if requires_metrics_login(settings, is_local=is_local, allows_anonymous=self._config.security.allow_anonymous):
+            self._guard_metrics(broker, is_private=is_local or self._tls is not None)
         self._basics.has_partitions = settings.metrics_partitions_enable
         self._basics.exposition = Exposition(broker.metrics, max_series=settings.metrics_max_series)
         self._broker = broker
@@ -103,6 +108,15 @@ class NodeHttp:
         if settings.http_api_enable:
             self._serving = tasks.create_task(self._serve_api(broker, kafka, connections, counted, tasks))
             self._work.append(self._serving)
+
+    def _guard_metrics(self, broker: Broker, *, is_private: bool) -> None:
+        from barnabas.edge.http.metrics_access import MetricsAccess  # noqa: PLC0415 - few ask for a login there
+        from barnabas.node.http_context import tokens_of  # noqa: PLC0415
+
+        self._tokens = tokens_of(broker)
+        self._basics.metrics_access = MetricsAccess(
+            broker.access, token=self._metrics_token, login=self.login, tokens=self._tokens, is_private=is_private
+        )
 
     async def _serve_api(
         self,
@@ -127,6 +141,7 @@ class NodeHttp:
             kafka,
             connections,
             counted=counted,
+            tokens=self._tokens,
             login=self.login,
             is_local=is_local,
             is_private=is_local or self._tls is not None,
@@ -186,6 +201,21 @@ def _tls_of(config: BrokerConfig) -> SSLContext | None:
     return context
 
 
+def _metrics_token_of(config: BrokerConfig) -> str | None:
+    path = config.http.metrics_token_file
+    if path is None:
+        return None
+    try:
+        token = Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidConfig(f"metrics.token.file: {path} cannot be read ({error})") from None
+    if len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable():
+        raise InvalidConfig(
+            f"metrics.token.file: {path} needs a token of at least {MIN_TOKEN} letters: openssl rand -hex 32"
+        )
+    return token
+
+
 def _bound(host: str, port: int) -> socket.socket:
     family, _, _, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
         0
@@ -200,10 +230,3 @@ def _bound(host: str, port: int) -> socket.socket:
         found.close()
         raise
     return found
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"

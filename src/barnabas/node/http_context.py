@@ -16,6 +16,7 @@ def context_of(
     connections: Connections,
     *,
     counted: Counted,
+    tokens: Tokens | None,
     login: Login | None,
     is_local: bool,
     is_private: bool,
@@ -23,7 +24,6 @@ def context_of(
     """What the routes of the API use."""
     history = History(broker.served, broker.clock, kafka.times)
     counted.lags.listeners.append(history.note_lags)
-    lifetime_ms = broker.config.http.http_token_lifetime_ms
     return Context(
         broker=broker,
         calls=Inside(kafka),
@@ -32,8 +32,14 @@ def context_of(
         stats=counted.stats,
         history=history,
         connections=connections,
-        tokens=Tokens(broker.dice.token_bytes(SECRET_BYTES), broker.clock, lifetime_ms=lifetime_ms),
+        tokens=tokens_of(broker) if tokens is None else tokens,
         login=login,
         is_local=is_local,
         is_private=is_private,
     )
+
+
+def tokens_of(broker: Broker) -> Tokens:
+    """The tokens of a node, with a secret of its own."""
+    lifetime_ms = broker.config.http.http_token_lifetime_ms
+    return Tokens(broker.dice.token_bytes(SECRET_BYTES), broker.clock, lifetime_ms=lifetime_ms)

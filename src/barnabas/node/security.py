@@ -10,6 +10,11 @@ from barnabas.core.metadata.credentials import RESERVED_PREFIX
 from barnabas.node.ports import Ports
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.services.settings.catalogue.grpc_settings import LOOPBACK
+from barnabas.services.settings.catalogue.http_settings import (
+    is_loopback,
+    parse_http_listener,
+    requires_metrics_login,
+)
 from barnabas.services.settings.catalogue.listener import PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SSL
 from barnabas.services.settings.catalogue.security_settings import PKCS12, SecuritySettings
 from barnabas.storage.small_file import read_file
@@ -35,6 +40,7 @@ class PeerSecurity(NamedTuple):
 
 def check_protected(config: BrokerConfig) -> None:
     """Refuse to listen for other machines where clients need not say who they are, unless that is wanted."""
+    _check_metrics(config)
     if config.security.allow_anonymous:
         return
     _check_grpc(config)
@@ -46,6 +52,25 @@ def check_protected(config: BrokerConfig) -> None:
                 "makes all that this needs, see docs/security.md), listen on 127.0.0.1 alone, or set "
                 "allow.anonymous=true if the network itself keeps others out"
             )
+
+
+def _check_metrics(config: BrokerConfig) -> None:
+    """Refuse metrics that nobody could log in to read."""
+    address = parse_http_listener(config.http.http_listener)
+    if address is None or config.http.metrics_token_file is not None:
+        return
+    is_local, allows_anonymous = is_loopback(address[0]), config.security.allow_anonymous
+    if not requires_metrics_login(config.http, is_local=is_local, allows_anonymous=allows_anonymous):
+        return
+    clients = [each.name for each in config.listeners if not config.is_for_controllers(each.name)]
+    if any(config.protocol_of(name) in (SASL_PLAINTEXT, SASL_SSL) for name in clients):
+        return
+    raise InvalidConfig(
+        f"http.listener is {config.http.http_listener}, and nobody could log in to read /metrics there: clients of this "
+        "node have no passwords. Write a token for it to a file (openssl rand -hex 32) and set metrics.token.file, "
+        "listen on 127.0.0.1 alone, or set metrics.authentication=none, or allow.anonymous=true, if the network itself "
+        "keeps others out"
+    )
 
 
 def _check_grpc(config: BrokerConfig) -> None:

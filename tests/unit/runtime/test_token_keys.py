@@ -96,7 +96,9 @@ def test_a_redirect_to_another_server_or_scheme_is_not_followed(
     assert "cannot fetch the keys" in caplog.text
 
 
-@pytest.mark.parametrize("url", ["http://keys.example/keys", "ftp://127.0.0.1/keys", "file://keys.example/keys", "keys"])
+@pytest.mark.parametrize(
+    "url", ["http://keys.example/keys", "ftp://127.0.0.1/keys", "file://keys.example/keys", "keys"]
+)
 def test_keys_that_others_could_change_on_the_way_are_refused(url: str) -> None:
     with pytest.raises(InvalidConfig, match="https or file"):
         verify(url)

@@ -1,5 +1,7 @@
 """PLAIN (RFC 4616): a user and a password in one message."""
 
+import base64
+import binascii
 from typing import Final, NamedTuple
 
 from barnabas.core.access.scram import MAX_NAME_CHARS
@@ -37,3 +39,14 @@ def check_plain(authorization: str, user: str, password: str) -> PlainLogin:
     if authorization not in ("", user):
         raise SaslAuthenticationFailed("a user can log in only as itself")
     return PlainLogin(user, password)
+
+
+def read_basic(credentials: str) -> tuple[str, str]:
+    """The user and the password in what HTTP and gRPC have after ``Basic`` (RFC 7617)."""
+    try:
+        user, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        colon = ""
+    if not colon:
+        raise SaslAuthenticationFailed("'authorization: Basic' needs user:password in base64")
+    return user, password

@@ -1,8 +1,6 @@
 """Who calls: by ``authorization: Basic ...`` a user, by ``authorization: Bearer ...`` whom a token of OAuth names."""
 
-import base64
-import binascii
-
+from barnabas.core.access.plain import read_basic
 from barnabas.core.errors import SaslAuthenticationFailed
 from barnabas.edge.grpc.statuses import Unauthenticated
 from barnabas.services.authentication import Callers, Identity
@@ -29,14 +27,3 @@ class CallerLogin:
     def still_counts(self, identity: Identity) -> bool:
         """See `calls.Authenticator`."""
         return self._callers.still_counts(identity)
-
-
-def read_basic(credentials: str) -> tuple[str, str]:
-    """The user and the password of RFC 7617."""
-    try:
-        user, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
-        colon = ""
-    if not colon:
-        raise Unauthenticated("the metadata 'authorization: Basic' needs user:password in base64")
-    return user, password

@@ -27,6 +27,7 @@ from barnabas.edge.http.calling import Call, Route
 from barnabas.edge.http.context import Context
 from barnabas.edge.http.hosts import HostCheck
 from barnabas.edge.http.openapi import PREFIX, describe
+from barnabas.edge.http.plain import PlainRequest
 from barnabas.edge.http.problems import HttpRefusal, bad, problem_of, status_of
 from barnabas.edge.http.routes import ALL
 from barnabas.edge.http.routes.cluster import own_version
@@ -134,8 +135,13 @@ class Api:
             query = _query(request)
         except HttpRefusal as error:
             return refusal(error)
-        found = await self._basics.answer(request.url.path, query, request.headers.get("accept", ""))
-        return Response(found.body, found.status, {**SAFE, "Content-Type": found.content_type})
+        headers = request.headers
+        found = await self._basics.answer(
+            PlainRequest(
+                request.url.path, query, headers.get("accept", ""), headers.get("authorization", ""), _peer_of(request)
+            )
+        )
+        return Response(found.body, found.status, {**SAFE, **found.headers, "Content-Type": found.content_type})
 
     async def _not_found(self, _: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 404
@@ -150,9 +156,7 @@ class Api:
             raise HttpRefusal(403, reason, code=31)
 
     def _session(self, request: Request, *, is_open: bool) -> Session:
-        client = request.client
-        peer = ("", 0) if client is None else (client.host, client.port)
-        session = Session(listener=LISTENER, peer=peer, local=("", 0))
+        session = Session(listener=LISTENER, peer=_peer_of(request), local=("", 0))
         session.client_id = client_id_of(request.headers.get(CLIENT_ID_HEADER), CLIENT_ID)
         if self._context.login is not None and not self._context.is_private:
             raise HttpRefusal(
@@ -175,6 +179,11 @@ class Api:
                 code=31,
             )
         return session
+
+
+def _peer_of(request: Request) -> tuple[str, int]:
+    client = request.client
+    return ("", 0) if client is None else (client.host, client.port)
 
 
 async def _body(request: Request) -> bytearray:

@@ -1,10 +1,11 @@
 """The answers of `/metrics`, `/healthz` and `/readyz`, whoever serves them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 from barnabas.edge.http.exposition import OPEN_METRICS, TEXT, Exposition, Form
 from barnabas.edge.http.health import readiness_body, readiness_of
-from barnabas.edge.http.plain import JSON, PlainAnswer
+from barnabas.edge.http.metrics_access import MetricsAccess
+from barnabas.edge.http.plain import JSON, PlainAnswer, PlainRequest
 from barnabas.services.broker import Broker
 
 TRUE = ("1", "true", "yes")
@@ -16,22 +17,28 @@ class Basics:
     def __init__(self) -> None:
         self.broker: Callable[[], Broker | None] = lambda: None
         self.exposition: Exposition | None = None
+        self.metrics_access: MetricsAccess | None = None
+        """Who may read the metrics; None: everybody."""
         self.has_partitions = False
         self.is_api_coming = False
         """Whether the API will be served here in a moment: until then its paths are not there yet, rather than not
         found, which a client would take for a topic that does not exist."""
 
-    async def answer(self, path: str, query: Mapping[str, Sequence[str]], accept: str) -> PlainAnswer:
+    async def answer(self, asked: PlainRequest) -> PlainAnswer:
         """The answer for a path."""
+        path = asked.path
         if path == "/healthz":
             return PlainAnswer(200, JSON, b'{"alive":true}')
         if path == "/readyz":
             found = readiness_of(self.broker())
             return PlainAnswer(200 if found.is_ready else 503, JSON, readiness_body(found))
         if path == "/metrics" and self.exposition is not None:
-            wanted = query.get("partitions", ())
+            refusal = None if self.metrics_access is None else await self.metrics_access.refuse(asked)
+            if refusal is not None:
+                return refusal
+            wanted = asked.query.get("partitions", ())
             has_partitions = wanted[0].lower() in TRUE if wanted else self.has_partitions
-            form = Form(has_partitions=has_partitions, is_open="application/openmetrics-text" in accept)
+            form = Form(has_partitions=has_partitions, is_open="application/openmetrics-text" in asked.accept)
             return PlainAnswer(200, OPEN_METRICS if form.is_open else TEXT, await self.exposition.text(form))
         if path == "/metrics":
             return PlainAnswer(503, JSON, b'{"message":"the node is starting"}')

@@ -7,7 +7,7 @@ Limits: 100 connections, 8 KB of request, 10 seconds for it, one request for eac
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from socket import socket
 from ssl import SSLContext
@@ -22,11 +22,22 @@ TIMEOUT_S: Final = 10.0
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
+    401: "Unauthorized",
     403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
     503: "Service Unavailable",
 }
+
+
+class PlainRequest(NamedTuple):
+    """What is asked for, and by whom."""
+
+    path: str
+    query: Mapping[str, Sequence[str]]
+    accept: str = ""
+    authorization: str = ""
+    peer: tuple[str, int] = ("", 0)
 
 
 class PlainAnswer(NamedTuple):
@@ -35,11 +46,16 @@ class PlainAnswer(NamedTuple):
     status: int
     content_type: str
     body: bytes
+    challenge: str = ""  # how to log in
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Those that it has besides those of all answers."""
+        return {"WWW-Authenticate": self.challenge} if self.challenge else {}
 
 
 JSON: Final = "application/json"
-Answering = Callable[[str, dict[str, list[str]], str], Awaitable[PlainAnswer]]
-"""Takes a path, the parameters of its query, and what the client accepts."""
+Answering = Callable[[PlainRequest], Awaitable[PlainAnswer]]
 
 
 class PlainServer:
@@ -74,7 +90,8 @@ class PlainServer:
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        answer, is_head = await self._answer_to(head.decode("latin-1"))
+        peer = writer.get_extra_info("peername") or ("", 0)
+        answer, is_head = await self._answer_to(head.decode("latin-1"), (peer[0], peer[1]))
         reason = _REASONS.get(answer.status, "Error")
         lines = (
             f"HTTP/1.1 {answer.status} {reason}",
@@ -83,13 +100,14 @@ class PlainServer:
             "Cache-Control: no-store",
             "X-Content-Type-Options: nosniff",
             "Connection: close",
+            *(f"{name}: {value}" for name, value in answer.headers.items()),
         )
         writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
         if not is_head:
             writer.write(answer.body)
         await writer.drain()
 
-    async def _answer_to(self, head: str) -> tuple[PlainAnswer, bool]:
+    async def _answer_to(self, head: str, peer: tuple[str, int]) -> tuple[PlainAnswer, bool]:
         first, *rest = head.split("\r\n")
         method, _, target = first.partition(" ")
         target, _, version = target.partition(" ")
@@ -102,5 +120,6 @@ class PlainServer:
         url = urlsplit(target)
         if method not in ("GET", "HEAD") and not url.path.startswith("/api/"):
             return PlainAnswer(405, JSON, b'{"message":"only GET"}'), False
-        answer = await self._answer(url.path, parse_qs(url.query, max_num_fields=20), headers.get("accept", ""))
-        return answer, method == "HEAD"
+        query = parse_qs(url.query, max_num_fields=20)
+        asked = PlainRequest(url.path, query, headers.get("accept", ""), headers.get("authorization", ""), peer)
+        return await self._answer(asked), method == "HEAD"

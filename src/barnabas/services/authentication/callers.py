@@ -59,8 +59,8 @@ class Callers:
         return not identity.stamp or hmac.compare_digest(identity.stamp, self._stamp_of(identity.principal.name))
 
     def _stamp_of(self, user: str) -> bytes:
-        """Changes with any credential of a user. By a key of this node's own: callers are given it as a part of a token,
-        and must not be able to try passwords on it.
+        """Changes with any credential of a user. By a key of this node's own: it is a part of tokens, and nobody shall
+        be able to try passwords on it.
         """
         parts = [f"stamp\0{user}".encode()]
         parts += (key for each in self._users.credentials_of(user) for key in (each.salt, each.stored_key))

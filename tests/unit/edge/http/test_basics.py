@@ -11,7 +11,7 @@ from barnabas.edge.http.plain import PlainServer
 
 def status_of(basics: Basics, method: str, path: str) -> int:
     server = PlainServer(basics.answer, HostCheck([], []))
-    answer, _ = asyncio.run(server._answer_to(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:9644\r\n\r\n"))
+    answer, _ = asyncio.run(server._answer_to(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:9644\r\n\r\n", ("", 0)))
     return answer.status
 
 

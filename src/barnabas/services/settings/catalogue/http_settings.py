@@ -1,5 +1,7 @@
 """The broker's settings of HTTP and metrics: a part of `BrokerConfig`. Kafka has none of them."""
 
+import ipaddress
+from contextlib import suppress
 from typing import Annotated
 
 import msgspec
@@ -9,6 +11,7 @@ from barnabas.services.settings.catalogue.setting import InvalidSetting, Setting
 
 BOOLEAN, INT, LIST, STRING = SettingType.BOOLEAN, SettingType.INT, SettingType.LIST, SettingType.STRING
 OFF = "off"
+NONE, REQUIRED = "none", "required"
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +87,23 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
             "(?partitions=1).",
         ),
     ] = False
+    metrics_authentication: Annotated[
+        str | None,
+        About(
+            STRING,
+            "Barnabas only. Whether who reads /metrics has to log in, by the password of a user or a token. Unset: "
+            "where http.listener can be reached from other machines, unless allow.anonymous=true.",
+            choices=(NONE, REQUIRED),
+        ),
+    ] = None
+    metrics_token_file: Annotated[
+        str | None,
+        About(
+            STRING,
+            "Barnabas only. A file with a token, of at least 16 characters, by which /metrics can be read and nothing "
+            "else (authorization: Bearer), read at the start.",
+        ),
+    ] = None
     is_given_by_default: bool = False  # the address is what `barnabas serve` takes by itself: not needed
 
 
@@ -96,6 +116,13 @@ def check_http(settings: HttpSettings) -> None:
         )
 
 
+def requires_metrics_login(settings: HttpSettings, *, is_local: bool, allows_anonymous: bool) -> bool:
+    """Whether who reads the metrics has to log in; `is_local`: only this machine can reach the address."""
+    if settings.metrics_authentication is not None:
+        return settings.metrics_authentication == REQUIRED
+    return not is_local and not allows_anonymous
+
+
 def parse_http_listener(text: str | None) -> tuple[str, int] | None:
     """The host and the port of `http.listener`; None: HTTP is off."""
     if text is None or text.strip().lower() == OFF:
@@ -104,3 +131,10 @@ def parse_http_listener(text: str | None) -> tuple[str, int] | None:
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise InvalidSetting("http.listener", f"http.listener cannot be {text!r}; allowed: host:port, or off")
     return host.strip("[]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
