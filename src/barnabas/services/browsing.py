@@ -5,8 +5,8 @@ brings it back. A page ends when it has enough records, when all are read, or wh
 up: then it may have found nothing, and says how far it came. What belongs to transactions that were aborted is left out
 for those who read what is committed; markers are left out for everybody.
 
-Records are in order of time over all partitions, from page to page, too: those of one partition that are further on than
-another was looked at wait for that, and come with the next page. So partitions are read a piece at a time, the one that
+Records are in order of time over all partitions, from page to page, too: what one partition has further on than another
+was looked at waits for that, and comes with the next page. So partitions are read a piece at a time, the one that
 is furthest behind in time first. Times may be out of order within a partition, offsets not: a record counts as no
 earlier in that order than the one before it in its partition.
 """

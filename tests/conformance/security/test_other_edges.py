@@ -103,6 +103,12 @@ def test_http_is_for_users_who_log_in_and_lets_them_do_what_acls_allow(http: htt
     assert http.get("/topics/hidden/records", headers=ann).status_code == 403
     assert "hidden" not in http.get("/topics", headers=ann).text
     assert http.get("/cluster", headers=ann).status_code == 403
+    for path in ("/users", "/acls", "/quotas"):
+        assert http.get(path, headers=ann).status_code == 403
+    new_user = {"name": "eve", "password": "x", "validate_only": True}
+    assert http.post("/users", json=new_user, headers=ann).status_code == 403
+    assert http.delete("/users/bob", headers=ann).status_code == 403
+    assert http.delete("/acls", params={"principal": "User:bob", "validate_only": "1"}, headers=ann).status_code == 403
 
 
 @pytest.mark.parametrize(

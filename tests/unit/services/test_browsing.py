@@ -87,7 +87,7 @@ def test_pages_are_in_order_of_time_over_all_partitions_and_pages(
 ) -> None:
     by_partition = dict(enumerate(times))
     position = {index: Span(0, len(each)) for index, each in by_partition.items()}
-    passes = None if every is None else (lambda record, index: index % every == 0)
+    passes = None if every is None else (lambda _, index: index % every == 0)
     wanted = Wanted(limit=limit, is_newest_first=newest, max_s=60, passes=passes)
     found = [time for *_, time in pages(FakeReader(by_partition), position, wanted)]
     assert found == sorted(found, reverse=newest)
@@ -95,7 +95,7 @@ def test_pages_are_in_order_of_time_over_all_partitions_and_pages(
 
 
 def test_what_passes_in_one_partition_waits_for_what_may_pass_in_another() -> None:
-    # Backwards a window of partition 0 has nothing that passes; before it there is what is newer than all of partition 1.
+    # The newest window of partition 0 has nothing that passes; before it is what is newer than all of partition 1.
     reader = FakeReader({0: list(range(10_000, 10_000 + 2 * WINDOW)), 1: list(range(5))})
     position = {0: Span(0, 2 * WINDOW), 1: Span(0, 5)}
     wanted = Wanted(
