@@ -6,11 +6,13 @@ meanwhile; an acknowledgement is answered when its write is. A write that fails 
 fenced ends it, and the next request loads it anew. Its timer is that of the first lock that runs out.
 """
 
+from __future__ import annotations
+
 import asyncio
 import re
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.core.errors import (
     BarnabasError,
@@ -26,10 +28,7 @@ from barnabas.core.errors import (
     PeerError,
     UnknownTopicOrPartition,
 )
-from barnabas.core.groups.share.acknowledging import AckBatch
-from barnabas.core.groups.share.messages import BY_DURATION, EARLIEST, ShareConfig
-from barnabas.core.groups.share.partition import SharePartition, StateWrite
-from barnabas.core.groups.share.persisted import NO_OFFSET, ShareKey, SnapshotRecord
+from barnabas.core.groups.settings import BY_DURATION, EARLIEST, ShareConfig
 from barnabas.core.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.log_lines import get_logger
@@ -39,6 +38,11 @@ from barnabas.runtime.partition import Partition
 from barnabas.services import offsets
 from barnabas.services.served import ServedTopics
 from barnabas.storage.lookup import TimedOffset
+
+if TYPE_CHECKING:
+    from barnabas.core.groups.share.acknowledging import AckBatch
+    from barnabas.core.groups.share.partition import SharePartition, StateWrite
+    from barnabas.core.groups.share.persisted import ShareKey, SnapshotRecord
 
 log = get_logger("barnabas.shares")
 
@@ -159,6 +163,9 @@ class LedShare:
             self.close(for_client(error))
 
     async def _read(self) -> SharePartition:
+        from barnabas.core.groups.share.partition import SharePartition  # noqa: PLC0415 - loaded with the first group
+        from barnabas.core.groups.share.persisted import NO_OFFSET  # noqa: PLC0415
+
         loop = asyncio.get_running_loop()
         deadline = loop.time() + RETRIES_FOR_S
         while True:
@@ -196,7 +203,7 @@ class LedShare:
 
     # Acknowledging
 
-    def acknowledge(self, member: str, acks: Sequence[AckBatch]) -> "asyncio.Future[None] | None":
+    def acknowledge(self, member: str, acks: Sequence[AckBatch]) -> asyncio.Future[None] | None:
         """Take what a member says; the future is done when it is written. None: there is nothing to be written."""
         number = self.share.acknowledge(member, acks, limits=self.config.limits, now_ms=self.now_ms)
         if number is None:

@@ -6,10 +6,12 @@ there is nothing, it waits for records to be written, or to come back. Whole bat
 beside them which of their records the member has acquired.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.core.errors import (
     BarnabasError,
@@ -18,12 +20,9 @@ from barnabas.core.errors import (
     ShareSessionLimitReached,
 )
 from barnabas.core.fetched import FetchPartition
-from barnabas.core.groups.share.acknowledging import check_acks
-from barnabas.core.groups.share.messages import MAX_MEMBER_ID
-from barnabas.core.groups.share.partition import Acquired, LogBatch, Wanted
-from barnabas.core.groups.share.persisted import ShareKey
 from barnabas.core.records.batch import BatchHeader, Buffer, read_header
 from barnabas.core.records.control import MarkerType, read_marker
+from barnabas.runtime.later import Later
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.turns import in_turns
 from barnabas.services.fetch import Fetch, Found, UnreadRecords
@@ -37,6 +36,17 @@ from barnabas.services.share_sessions import (
     ShareSession,
     ShareSessions,
 )
+
+if TYPE_CHECKING:
+    from barnabas.core.groups.share import acknowledging, messages, persisted
+    from barnabas.core.groups.share import partition as share_partition
+    from barnabas.core.groups.share.partition import Acquired, LogBatch, Wanted
+else:  # loaded with the first share group
+    acknowledging = Later("barnabas.core.groups.share.acknowledging")
+    messages = Later("barnabas.core.groups.share.messages")
+    share_partition = Later("barnabas.core.groups.share.partition")
+    persisted = Later("barnabas.core.groups.share.persisted")
+
 
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 """Of records in one answer, whatever is asked for: they are in memory until the client has them."""
@@ -114,7 +124,7 @@ class ShareFetch:
 
     # Whole requests
 
-    async def fetch(self, client: Session, request: ShareFetchRequest, allowed: "Allowed") -> Results:
+    async def fetch(self, client: Session, request: ShareFetchRequest, allowed: Allowed) -> Results:
         """ShareFetch."""
         _check_member(request)
         deadline = asyncio.get_running_loop().time() + max(request.max_wait_ms, 0) / 1000
@@ -130,7 +140,7 @@ class ShareFetch:
             await self._fetch_all(session, request, allowed, results, deadline)
         return results
 
-    async def acknowledge(self, client: Session, request: ShareFetchRequest, allowed: "Allowed") -> Results:
+    async def acknowledge(self, client: Session, request: ShareFetchRequest, allowed: Allowed) -> Results:
         """ShareAcknowledge."""
         _check_member(request)
         if request.session_epoch == INITIAL_EPOCH:
@@ -155,7 +165,7 @@ class ShareFetch:
 
     # Acknowledging
 
-    async def _acknowledge_all(self, request: ShareFetchRequest, allowed: "Allowed") -> Results:
+    async def _acknowledge_all(self, request: ShareFetchRequest, allowed: Allowed) -> Results:
         results: Results = {}
         waiting: list[tuple[ShareFetched, asyncio.Future[None]]] = []
         async for place, raw in in_turns(request.acks.items()):
@@ -164,7 +174,7 @@ class ShareFetch:
             result = results[place] = ShareFetched()
             try:
                 allowed.check(place)
-                acks = check_acks(raw, is_renewal=request.is_renewal)
+                acks = acknowledging.check_acks(raw, is_renewal=request.is_renewal)
                 led = await self._find(request.group, place)
                 written = led.acknowledge(request.member, acks)
             except BarnabasError as error:
@@ -180,7 +190,7 @@ class ShareFetch:
         return results
 
     async def _find(self, group: str, place: Place) -> LedShare:
-        led = self._shares.find(ShareKey(group, *place))
+        led = self._shares.find(persisted.ShareKey(group, *place))
         if not led.loading.done():
             await asyncio.wait([led.loading])
         led.check()
@@ -192,7 +202,7 @@ class ShareFetch:
         self,
         session: ShareSession,
         request: ShareFetchRequest,
-        allowed: "Allowed",
+        allowed: Allowed,
         results: Results,
         deadline: float,
     ) -> None:
@@ -220,7 +230,7 @@ class ShareFetch:
         self,
         places: Sequence[Place],
         request: ShareFetchRequest,
-        allowed: "Allowed",
+        allowed: Allowed,
         results: Results,
         waiter: _Waiter,
         parked: list[tuple[LedShare, Partition]],
@@ -238,7 +248,7 @@ class ShareFetch:
                 led.wait(waiter)  # before it is looked at, so that nothing is missed
                 led.partition.wait_for_growth(waiter)
                 parked.append((led, led.partition))
-                wanted = Wanted(request.member, left_records, request.batch_size, request.is_strict)
+                wanted = share_partition.Wanted(request.member, left_records, request.batch_size, request.is_strict)
                 max_bytes = min(share_bytes, left_bytes, MAX_PARTITION_BYTES)
                 acquired, records = await self._acquire(led, wanted, max_bytes)
             except BarnabasError as error:
@@ -348,7 +358,7 @@ def _batches(data: Buffer, found: Found) -> Iterable[_Placed]:
         if header.is_control and is_aborted and _is_abort(data, position, header):
             open_aborts.discard(header.producer_id)
         is_delivered = not header.is_control and not is_aborted
-        yield _Placed(LogBatch(header.base_offset, header.last_offset, is_delivered), position, end)
+        yield _Placed(share_partition.LogBatch(header.base_offset, header.last_offset, is_delivered), position, end)
         position = end
 
 
@@ -367,5 +377,5 @@ def _cut(data: Buffer, batches: Sequence[_Placed], acquired: Sequence[Acquired])
 def _check_member(request: ShareFetchRequest) -> None:
     if not request.group:
         raise InvalidRequest("the group id must not be empty")
-    if not 0 < len(request.member) <= MAX_MEMBER_ID:
-        raise InvalidRequest(f"a member id has 1 to {MAX_MEMBER_ID} characters")
+    if not 0 < len(request.member) <= messages.MAX_MEMBER_ID:
+        raise InvalidRequest(f"a member id has 1 to {messages.MAX_MEMBER_ID} characters")

@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from barnabas.core.errors import InvalidConfig
-from barnabas.core.groups.share.messages import LATEST, ShareConfig
-from barnabas.core.groups.share.partition import ShareLimits
+from barnabas.core.groups.settings import LATEST, ShareConfig, ShareLimits
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import ALL_NODES, BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.runtime.log_lines import get_logger

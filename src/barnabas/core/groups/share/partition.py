@@ -31,6 +31,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from barnabas.core.errors import InvalidRecordState
+from barnabas.core.groups.settings import ShareLimits
 from barnabas.core.groups.share.acknowledging import AckBatch, AckType
 from barnabas.core.groups.share.window import Persisted, Span, State, Window
 
@@ -42,20 +43,6 @@ _FINAL: Final = {
     AckType.ACCEPT: Persisted.ACKNOWLEDGED,
     AckType.REJECT: Persisted.ARCHIVED,
 }
-
-
-class ShareLimits(NamedTuple):
-    """The settings of a group that count for its share partitions; defaults are Kafka's."""
-
-    lock_duration_ms: int = 30_000  # share.record.lock.duration.ms
-    delivery_limit: int = 5  # share.delivery.count.limit
-    max_locks: int = 2000  # share.partition.max.record.locks
-    allows_renewal: bool = True  # share.renew.acknowledge.enable
-
-    @property
-    def halving_from(self) -> int:
-        """The number of deliveries from which on batches are halved."""
-        return max(2, -(-self.delivery_limit // 2))
 
 
 class LogBatch(NamedTuple):
