@@ -13,7 +13,6 @@ from barnabas.core.coordination import Outcome, SetTimer, TimerChange
 from barnabas.core.errors import CoordinatorNotAvailable
 from barnabas.core.groups import offsets, routing
 from barnabas.core.groups.classic.messages import (
-    ClassicConfig,
     HeartbeatRequest,
     JoinRequest,
     LeaveRequest,
@@ -22,15 +21,16 @@ from barnabas.core.groups.classic.messages import (
     SyncRequest,
 )
 from barnabas.core.groups.classic.state import ClassicSoft
-from barnabas.core.groups.consumer.messages import ConsumerConfig, ConsumerHeartbeat
+from barnabas.core.groups.consumer.messages import ConsumerHeartbeat
 from barnabas.core.groups.consumer.placing import TopicInfo
 from barnabas.core.groups.decision import GroupOutcome, TimerKey
 from barnabas.core.groups.embedded import EmbeddedAssignment, Subscription, build_assignment, build_subscription
 from barnabas.core.groups.groups import Groups
 from barnabas.core.groups.listing import list_groups
-from barnabas.core.groups.offsets import CommitRequest, NewOffset, OffsetsConfig
+from barnabas.core.groups.offsets import CommitRequest, NewOffset
 from barnabas.core.groups.records import GroupEntry, TopicPartitions
 from barnabas.core.groups.routing import GroupView
+from barnabas.core.groups.settings import ClassicConfig, ConsumerConfig, OffsetsConfig
 from tests.scenarios.group_words import GroupWords, parse_partitions
 from tests.scenarios.transcript import Stage
 

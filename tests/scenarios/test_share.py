@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.core.groups.settings import ShareLimits
 from barnabas.core.groups.share import persisted
-from barnabas.core.groups.share.partition import ShareLimits, SharePartition
+from barnabas.core.groups.share.partition import SharePartition
 from barnabas.core.groups.share.window import Span, State
 from tests.scenarios.share_stage import ShareStage
 from tests.scenarios.transcript import (

@@ -20,7 +20,7 @@ from barnabas.core.groups.classic.messages import (
     SyncRequest,
 )
 from barnabas.core.groups.classic.state import ClassicSoft
-from barnabas.core.groups.consumer.messages import ConsumerConfig, ConsumerHeartbeat, ConsumerHeartbeatReply
+from barnabas.core.groups.consumer.messages import ConsumerHeartbeat, ConsumerHeartbeatReply
 from barnabas.core.groups.consumer.regexes import Visible, all_visible
 from barnabas.core.groups.consumer.state import Topics
 from barnabas.core.groups.decision import GroupOutcome, TimerKey
@@ -29,7 +29,8 @@ from barnabas.core.groups.groups import Groups
 from barnabas.core.groups.offsets import delete_topic
 from barnabas.core.groups.records import GroupEntry, GroupTombstone
 from barnabas.core.groups.routing import GroupView
-from barnabas.core.groups.share.messages import ShareConfig, ShareHeartbeat, ShareHeartbeatReply
+from barnabas.core.groups.settings import ConsumerConfig, ShareConfig
+from barnabas.core.groups.share.messages import ShareHeartbeat, ShareHeartbeatReply
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.coordinator import Coordinator
 from barnabas.runtime.offload import Offload

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from barnabas.core.errors import LeaderNotAvailable
 from barnabas.core.metadata.records import NO_LEADER
 from barnabas.core.model import TopicPartition
-from barnabas.core.transactions.ending import TransactionEnd
 from barnabas.runtime.cluster_metadata import ImageSource
 from barnabas.wire.apis import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
 from barnabas.wire.writing import Values
 
 if TYPE_CHECKING:
+    from barnabas.core.transactions.ending import TransactionEnd
     from barnabas.runtime.peers import Peer, Peers
 
 Codes = dict[TopicPartition, int]

@@ -1,13 +1,13 @@
 """Asking the share coordinators of other nodes, and where partitions end that they lead."""
 
-from typing import Any, Final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.errors import NotCoordinator
 from barnabas.core.errors.codes import refusal_of
-from barnabas.core.groups.share.partition import StateBatch, StateWrite
-from barnabas.core.groups.share.persisted import ShareKey, SnapshotRecord
-from barnabas.core.groups.share.window import Persisted
 from barnabas.core.model import TopicPartition
+from barnabas.runtime.later import Later
 from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.wire.apis import (
     DELETE_SHARE_GROUP_STATE,
@@ -19,6 +19,17 @@ from barnabas.wire.apis import (
     Api,
 )
 from barnabas.wire.writing import Values
+
+if TYPE_CHECKING:
+    from barnabas.core.groups.share import partition as share_partition
+    from barnabas.core.groups.share import persisted, window
+    from barnabas.core.groups.share.partition import StateWrite
+    from barnabas.core.groups.share.persisted import ShareKey, SnapshotRecord
+else:  # loaded with the first share group
+    share_partition = Later("barnabas.core.groups.share.partition")
+    persisted = Later("barnabas.core.groups.share.persisted")
+    window = Later("barnabas.core.groups.share.window")
+
 
 ASK_TIMEOUT_S: Final = 10.0
 SHARES: Final = "share states"
@@ -42,10 +53,12 @@ class OtherShares:
         """ReadShareGroupState."""
         found = await self._ask(node_id, READ_SHARE_GROUP_STATE, key, {"leader_epoch": leader_epoch})
         batches = tuple(
-            StateBatch(each.first_offset, each.last_offset, Persisted(each.delivery_state), each.delivery_count)
+            share_partition.StateBatch(
+                each.first_offset, each.last_offset, window.Persisted(each.delivery_state), each.delivery_count
+            )
             for each in found.state_batches
         )
-        return SnapshotRecord(key, 0, found.state_epoch, leader_epoch, found.start_offset, -1, 0, 0, batches)
+        return persisted.SnapshotRecord(key, 0, found.state_epoch, leader_epoch, found.start_offset, -1, 0, 0, batches)
 
     async def write(
         self, node_id: int, key: ShareKey, write: StateWrite, *, state_epoch: int, leader_epoch: int
@@ -76,7 +89,9 @@ class OtherShares:
         """ReadShareGroupStateSummary."""
         found = await self._ask(node_id, READ_SHARE_GROUP_STATE_SUMMARY, key, {"leader_epoch": -1})
         count = found.delivery_complete_count
-        return SnapshotRecord(key, 0, found.state_epoch, found.leader_epoch, found.start_offset, count, 0, 0, ())
+        return persisted.SnapshotRecord(
+            key, 0, found.state_epoch, found.leader_epoch, found.start_offset, count, 0, 0, ()
+        )
 
     async def find_end(self, node_id: int, name: TopicPartition) -> int:
         """ListOffsets: the end of a partition that a node leads."""

@@ -1,20 +1,24 @@
 """Committing very many offsets at once: in pieces, which neither block the loop nor are too large to write."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from barnabas.core.errors import BarnabasError
-from barnabas.core.groups.offsets import CommitRequest, PartitionErrors
 from barnabas.runtime.letting_go import let_go_flat
 from barnabas.runtime.turns import pieces
 
+if TYPE_CHECKING:
+    from barnabas.core.groups.offsets import CommitRequest, PartitionErrors
+
+    Commit = Callable[[CommitRequest], Awaitable[PartitionErrors]]
+
 OFFSETS_PER_TURN: Final = 40
 """The most offsets of one decision: its batch is far below `MAX_DECISION_BYTES`, whatever metadata the offsets have."""
-
-Commit = Callable[[CommitRequest], Awaitable[PartitionErrors]]
 
 
 async def commit_in_pieces(request: CommitRequest, commit: Commit) -> PartitionErrors:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from barnabas.core.errors import InvalidConfig, LeaderNotAvailable, OffsetNotAvailable
 from barnabas.core.fetched import FetchPartition
-from barnabas.core.groups.share.messages import LetterSettings
+from barnabas.core.groups.settings import LetterSettings
 from barnabas.core.metadata.records import NO_LEADER
 from barnabas.core.metadata.topics import NewTopic
 from barnabas.core.model import TopicPartition

@@ -1,17 +1,14 @@
 """The group coordinators of a node: their settings, and updating them when topics change."""
 
+from __future__ import annotations
+
 from collections.abc import Generator, Mapping, Sequence
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 from uuid import UUID
 
 import msgspec
 
-from barnabas.core.groups.classic.messages import ClassicConfig
-from barnabas.core.groups.classic.state import ClassicSoft
-from barnabas.core.groups.consumer.messages import ConsumerConfig
-from barnabas.core.groups.consumer.regexes import all_visible
-from barnabas.core.groups.offsets import OffsetsConfig
-from barnabas.core.groups.share.messages import ShareConfig
+from barnabas.core.groups.settings import ClassicConfig, ConsumerConfig, OffsetsConfig, ShareConfig
 from barnabas.core.metadata.names import OFFSETS_TOPIC
 from barnabas.core.metadata.records import (
     GROUP_RESOURCE,
@@ -24,7 +21,6 @@ from barnabas.core.metadata.records import (
 from barnabas.core.metadata.topics import NOT_GIVEN, NewTopic
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.cluster_metadata import ImageSource
-from barnabas.runtime.group_coordinator import GroupCoordinator
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.turns import finish, is_over
@@ -38,6 +34,9 @@ from barnabas.services.settings.resolution import resolve_group, resolve_share_g
 from barnabas.services.subscribers import Subscribers
 from barnabas.services.topic_infos import TopicInfos
 from barnabas.services.topics import Topics
+
+if TYPE_CHECKING:
+    from barnabas.runtime.group_coordinator import GroupCoordinator
 
 DEFAULT_SHARES: Final = ShareSettings()
 CHANGES_PER_STEP: Final = 100
@@ -116,7 +115,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
         return NewTopic(OFFSETS_TOPIC, self.topic_partitions, factor, None, settings)
 
 
-class GroupCoordinators(PartitionCoordinators[GroupCoordinator]):
+class GroupCoordinators(PartitionCoordinators["GroupCoordinator"]):
     """The coordinators of the partitions of `__consumer_offsets`."""
 
     def __init__(
@@ -148,6 +147,10 @@ class GroupCoordinators(PartitionCoordinators[GroupCoordinator]):
         self.config = config
 
     def _coordinator_of(self, partition: Partition) -> GroupCoordinator:
+        from barnabas.core.groups.classic.state import ClassicSoft  # noqa: PLC0415 - loaded with the first group
+        from barnabas.core.groups.consumer.regexes import all_visible  # noqa: PLC0415
+        from barnabas.runtime.group_coordinator import GroupCoordinator  # noqa: PLC0415
+
         return GroupCoordinator(
             partition,
             soft=ClassicSoft(self._classic),

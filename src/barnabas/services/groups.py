@@ -1,29 +1,17 @@
 """Consumer groups: the verbs. Finds the coordinator of a group, and passes requests to it."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.core.coordination import Within
 from barnabas.core.errors import BarnabasError, GroupIdNotFound, InvalidGroupId, PolicyViolation
-from barnabas.core.groups import listing, offset_access, offsets
-from barnabas.core.groups.classic.messages import (
-    HeartbeatRequest,
-    JoinReply,
-    JoinRequest,
-    LeaveReply,
-    LeaveRequest,
-    SyncReply,
-    SyncRequest,
-)
-from barnabas.core.groups.consumer.describe import DescribedConsumerGroup, describe
-from barnabas.core.groups.consumer.messages import ConsumerHeartbeat, ConsumerHeartbeatReply
-from barnabas.core.groups.decision import GroupDecision
-from barnabas.core.groups.offsets import CommitRequest, FetchedOffset, WantedOffset
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.dice import Dice
-from barnabas.runtime.group_coordinator import GroupCoordinator
 from barnabas.runtime.guards import Guard
+from barnabas.runtime.later import Later
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.turns import in_turns, next_turn, pieces
@@ -31,6 +19,28 @@ from barnabas.services.committing import OFFSETS_PER_TURN, commit_in_pieces
 from barnabas.services.group_coordinators import GroupCoordinators
 from barnabas.services.produce import Admission
 from barnabas.services.session import Session
+
+if TYPE_CHECKING:
+    from barnabas.core.groups import listing, offset_access, offsets
+    from barnabas.core.groups.classic.messages import (
+        HeartbeatRequest,
+        JoinReply,
+        JoinRequest,
+        LeaveReply,
+        LeaveRequest,
+        SyncReply,
+        SyncRequest,
+    )
+    from barnabas.core.groups.consumer import describe
+    from barnabas.core.groups.consumer.describe import DescribedConsumerGroup
+    from barnabas.core.groups.consumer.messages import ConsumerHeartbeat, ConsumerHeartbeatReply
+    from barnabas.core.groups.decision import GroupDecision
+    from barnabas.core.groups.offsets import CommitRequest, FetchedOffset, WantedOffset
+    from barnabas.runtime.group_coordinator import GroupCoordinator
+else:  # loaded with the first group
+    listing, offset_access, offsets, describe = (
+        Later(f"barnabas.core.groups.{name}") for name in ("listing", "offset_access", "offsets", "consumer.describe")
+    )
 
 
 class OpenTransaction(NamedTuple):
@@ -120,7 +130,7 @@ class GroupService:
             if found is None:
                 is_there = coordinator.groups.type_of(group) is not None or group in coordinator.soft.live
                 raise GroupIdNotFound(f"Group {group} {'is not a consumer group' if is_there else 'not found'}.")
-            return describe(found, self._coordinators.config.consumer)
+            return describe.describe(found, self._coordinators.config.consumer)
 
         return await coordinator.read(look)
 

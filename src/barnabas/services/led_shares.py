@@ -29,8 +29,8 @@ from barnabas.core.errors import (
     PeerError,
     UnknownTopicOrPartition,
 )
+from barnabas.core.groups.settings import BY_DURATION, EARLIEST, ShareConfig
 from barnabas.core.groups.share.acknowledging import AckBatch
-from barnabas.core.groups.share.messages import BY_DURATION, EARLIEST, ShareConfig
 from barnabas.core.groups.share.partition import SharePartition, StateWrite
 from barnabas.core.groups.share.persisted import NO_OFFSET, ShareKey, SnapshotRecord
 from barnabas.core.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord

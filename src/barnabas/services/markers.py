@@ -6,19 +6,23 @@ that is not acknowledged in time may still be: the caller gets a timeout, and re
 twice, so a retry does no harm.
 """
 
+from __future__ import annotations
+
 import asyncio
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.core.errors import BarnabasError, RequestTimedOut
 from barnabas.core.metadata.names import OFFSETS_TOPIC
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.control import MarkerType
-from barnabas.core.transactions.ending import TransactionEnd
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.turns import in_turns
 from barnabas.services.group_coordinators import GroupCoordinators
 from barnabas.services.served import ServedTopics
+
+if TYPE_CHECKING:
+    from barnabas.core.transactions.ending import TransactionEnd
 
 _PER_TURN: Final = 10  # each is an append, and may make a log
 ACK_TIMEOUT_S: Final = 30.0  # for all markers of one request together, as long as Kafka waits for them
@@ -33,7 +37,7 @@ class Markers:
         self._clock = clock
 
     async def write(
-        self, end: TransactionEnd, partitions: "list[TopicPartition] | tuple[TopicPartition, ...]"
+        self, end: TransactionEnd, partitions: list[TopicPartition] | tuple[TopicPartition, ...]
     ) -> dict[TopicPartition, BarnabasError | None]:
         """Write a marker to each partition, and wait until they are durable. Each may be refused separately."""
         results: dict[TopicPartition, BarnabasError | None] = {}

@@ -6,9 +6,11 @@ recorded as done. A heartbeat that begins that waits a little for it, so that a 
 one. What was begun and not done is tried again with the next heartbeat.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -21,21 +23,33 @@ from barnabas.core.errors import (
     NonEmptyGroup,
     UnknownTopicOrPartition,
 )
-from barnabas.core.groups.decision import GroupDecision
-from barnabas.core.groups.records import StateTopic
-from barnabas.core.groups.share import decisions
-from barnabas.core.groups.share.describe import DescribedShareGroup, describe_share_group
-from barnabas.core.groups.share.messages import JOIN_EPOCH, ShareHeartbeat, ShareHeartbeatReply
-from barnabas.core.groups.share.persisted import NO_OFFSET, ShareKey
-from barnabas.core.groups.share.state import ShareGroup
 from barnabas.core.model import TopicPartition
-from barnabas.runtime.group_coordinator import GroupCoordinator
+from barnabas.runtime.later import Later
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.turns import in_turns
 from barnabas.services.group_coordinators import GroupCoordinators
 from barnabas.services.led_shares import begin_task
 from barnabas.services.served import ServedTopics
 from barnabas.services.share_states import ShareStateRouter
+
+if TYPE_CHECKING:
+    from barnabas.core.groups import records
+    from barnabas.core.groups.decision import GroupDecision
+    from barnabas.core.groups.records import StateTopic
+    from barnabas.core.groups.share import decisions, messages, persisted, state
+    from barnabas.core.groups.share import describe as description
+    from barnabas.core.groups.share.describe import DescribedShareGroup
+    from barnabas.core.groups.share.messages import ShareHeartbeat, ShareHeartbeatReply
+    from barnabas.core.groups.share.state import ShareGroup
+    from barnabas.runtime.group_coordinator import GroupCoordinator
+else:  # loaded with the first share group
+    decisions = Later("barnabas.core.groups.share.decisions")
+    description = Later("barnabas.core.groups.share.describe")
+    messages = Later("barnabas.core.groups.share.messages")
+    persisted = Later("barnabas.core.groups.share.persisted")
+    state = Later("barnabas.core.groups.share.state")
+    records = Later("barnabas.core.groups.records")
+
 
 log = get_logger("barnabas.shares")
 
@@ -82,7 +96,7 @@ class ShareGroups:
         if not reply.initialize:
             return reply
         task = self._begin_initializing(coordinator, request.group, reply.initialize)
-        if task is None or request.member_epoch != JOIN_EPOCH:
+        if task is None or request.member_epoch != messages.JOIN_EPOCH:
             return reply
         await asyncio.wait([task], timeout=INITIALIZE_WAIT_S)
         if not task.done():
@@ -108,7 +122,7 @@ class ShareGroups:
         try:
             found = coordinator.groups.share.get(group)
             epoch = 0 if found is None else found.epoch
-            outcomes = await self._initialize_all(group, epoch, dict.fromkeys(_places(wanted), NO_OFFSET))
+            outcomes = await self._initialize_all(group, epoch, dict.fromkeys(_places(wanted), persisted.NO_OFFSET))
             done = [place for place, error in outcomes.items() if error is None]
             for error in {str(error) for error in outcomes.values() if error is not None}:
                 log.warning("the state of partitions of share group '%s' cannot be made for now: %s", group, error)
@@ -123,7 +137,9 @@ class ShareGroups:
 
         async def make(place: tuple[UUID, int]) -> None:
             try:
-                await self._states.initialize(ShareKey(group, *place), state_epoch=epoch, start_offset=offsets[place])
+                await self._states.initialize(
+                    persisted.ShareKey(group, *place), state_epoch=epoch, start_offset=offsets[place]
+                )
                 outcomes[place] = None
             except BarnabasError as error:
                 outcomes[place] = error.with_traceback(None)
@@ -155,7 +171,7 @@ class ShareGroups:
     async def describe(self, group: str) -> DescribedShareGroup:
         """ShareGroupDescribe; refused if it is not a share group."""
         coordinator = await self._named(group)
-        return await coordinator.read(lambda: describe_share_group(_find(coordinator, group)))
+        return await coordinator.read(lambda: description.describe_share_group(_find(coordinator, group)))
 
     async def describe_offsets(self, group: str, wanted: Mapping[str, Sequence[int]] | None) -> list[DescribedOffset]:
         """DescribeShareGroupOffsets: of these partitions, or of all that the group reads."""
@@ -182,8 +198,8 @@ class ShareGroups:
         if topic is None or topic.topic_id != topic_id or partition not in topic.partitions:
             return DescribedOffset(*place, error=UnknownTopicOrPartition(f"{name}-{partition} does not exist"))
         try:
-            state = await self._states.summarize(ShareKey(group, topic_id, partition))
-            if state is None or state.start_offset == NO_OFFSET:
+            state = await self._states.summarize(persisted.ShareKey(group, topic_id, partition))
+            if state is None or state.start_offset == persisted.NO_OFFSET:
                 return DescribedOffset(*place)
             lag = UNKNOWN
             if state.complete_count >= 0:
@@ -223,7 +239,7 @@ class ShareGroups:
             if found is None and coordinator.groups.type_of(group) is not None:
                 raise GroupIdNotFound(f"Group {group} is not a share group.")
             _check_empty(found, group)
-            return decisions.decide_initializing(found or ShareGroup(group), states, topics=coordinator.topics)
+            return decisions.decide_initializing(found or state.ShareGroup(group), states, topics=coordinator.topics)
 
         if not offsets:
             _check_empty(coordinator.groups.share.get(group), group)
@@ -285,7 +301,7 @@ class ShareGroups:
 
         async def delete(place: tuple[UUID, int]) -> None:
             try:
-                await self._states.delete(ShareKey(group, *place))
+                await self._states.delete(persisted.ShareKey(group, *place))
             except BarnabasError as error:
                 outcomes[names[place[0]]] = error.with_traceback(None)
 
@@ -345,4 +361,4 @@ def _topics(names: Mapping[UUID, str], places: Iterable[tuple[UUID, int]]) -> li
     by_topic: dict[UUID, list[int]] = {}
     for topic_id, index in places:
         by_topic.setdefault(topic_id, []).append(index)
-    return [StateTopic(topic_id, names[topic_id], tuple(sorted(found))) for topic_id, found in by_topic.items()]
+    return [records.StateTopic(topic_id, names[topic_id], tuple(sorted(found))) for topic_id, found in by_topic.items()]

@@ -8,7 +8,7 @@ import asyncio
 from typing import Final, Protocol
 
 from barnabas.core.errors import BarnabasError, NotLeaderOrFollower
-from barnabas.core.groups.share.messages import LetterSettings, ShareConfig
+from barnabas.core.groups.settings import LetterSettings, ShareConfig
 from barnabas.core.groups.share.partition import SharePartition
 from barnabas.core.groups.share.persisted import ShareKey
 from barnabas.core.records.dead_letters import LetterRange

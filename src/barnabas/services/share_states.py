@@ -5,36 +5,27 @@ is coordinated here is decided here, the rest asked of its node. The log is cut 
 snapshots of all states in it.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from barnabas.core.errors import BarnabasError, CoordinatorNotAvailable, LeaderNotAvailable
-from barnabas.core.groups.share.partition import StateWrite
-from barnabas.core.groups.share.persisted import (
-    ShareKey,
-    SnapshotRecord,
-    StateDecision,
-    decide_delete,
-    decide_initialize,
-    decide_read,
-    decide_write,
-    summarize,
-)
 from barnabas.core.metadata.names import SHARE_STATE_TOPIC
 from barnabas.core.metadata.records import NO_LEADER, MetadataRecord, PartitionRecord, RemoveTopicRecord
 from barnabas.core.metadata.topics import NOT_GIVEN, NewTopic
 from barnabas.core.model import TopicPartition
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.later import Later
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.logs import Logs
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.runtime.other_shares import OtherShares
-from barnabas.runtime.share_coordinator import ShareCoordinator
 from barnabas.runtime.turns import in_turns, pieces
 from barnabas.services.coordinators import PartitionCoordinators
 from barnabas.services.served import ServedTopics
@@ -42,6 +33,17 @@ from barnabas.services.settings.catalogue.share_settings import ShareSettings
 from barnabas.services.settings.internal_topics import CLEANUP_POLICY, DELETE, MAX_DECISION_BYTES, RETENTION
 from barnabas.services.topics import Topics
 from barnabas.storage.truncate import delete_before
+
+if TYPE_CHECKING:
+    from barnabas.core.groups.share import persisted
+    from barnabas.core.groups.share.partition import StateWrite
+    from barnabas.core.groups.share.persisted import ShareKey, SnapshotRecord, StateDecision
+    from barnabas.runtime import share_coordinator
+    from barnabas.runtime.share_coordinator import ShareCoordinator
+else:  # loaded with the first share group
+    persisted = Later("barnabas.core.groups.share.persisted")
+    share_coordinator = Later("barnabas.runtime.share_coordinator")
+
 
 log = get_logger("barnabas.shares")
 
@@ -87,7 +89,7 @@ class LocalShareStates:
         self._logs = logs
         self._coordinators = PartitionCoordinators(
             new_topic(settings),
-            lambda partition: ShareCoordinator(partition, offload=offload, clock=clock),
+            lambda partition: share_coordinator.ShareCoordinator(partition, offload=offload, clock=clock),
             on_loaded=self._forget_deleted,
             served=served,
             topics=topics,
@@ -127,7 +129,7 @@ class LocalShareStates:
     async def _delete_all(self, coordinator: ShareCoordinator, keys: Sequence[ShareKey]) -> None:
         async for key in in_turns(keys, per_turn=SNAPSHOTS_PER_TURN):
             try:
-                await coordinator.commit(partial(decide_delete, coordinator.states, key), is_own=True)
+                await coordinator.commit(partial(persisted.decide_delete, coordinator.states, key), is_own=True)
             except BarnabasError:
                 return  # it coordinates no more: whoever does next sees to it
 
@@ -145,7 +147,7 @@ class LocalShareStates:
         """Make a state, or make it anew."""
         await self._decide(
             key,
-            lambda coordinator: decide_initialize(
+            lambda coordinator: persisted.decide_initialize(
                 coordinator.states, key, state_epoch=state_epoch, start_offset=start_offset, now_ms=self._clock.now_ms()
             ),
         )
@@ -154,7 +156,7 @@ class LocalShareStates:
         """A state, for a leader in this epoch."""
         return await self._decide(
             key,
-            lambda coordinator: decide_read(
+            lambda coordinator: persisted.decide_read(
                 coordinator.states, key, leader_epoch=leader_epoch, now_ms=self._clock.now_ms()
             ),
         )
@@ -163,7 +165,7 @@ class LocalShareStates:
         """Write what has changed of a state."""
         await self._decide(
             key,
-            lambda coordinator: decide_write(
+            lambda coordinator: persisted.decide_write(
                 coordinator.states,
                 key,
                 state_epoch=state_epoch,
@@ -178,12 +180,12 @@ class LocalShareStates:
     async def delete(self, key: ShareKey) -> None:
         """Delete a state."""
         coordinator = await self._coordinators.of(key.coordinator_key)
-        await coordinator.commit(lambda: decide_delete(coordinator.states, key))
+        await coordinator.commit(lambda: persisted.decide_delete(coordinator.states, key))
 
     async def summarize(self, key: ShareKey) -> SnapshotRecord | None:
         """A state, if there is one, for whoever tells of it."""
         coordinator = await self._coordinators.of(key.coordinator_key)
-        return await coordinator.read(lambda: summarize(coordinator.states, key))
+        return await coordinator.read(lambda: persisted.summarize(coordinator.states, key))
 
     async def _decide(self, key: ShareKey, decide: Callable[[ShareCoordinator], StateDecision]) -> SnapshotRecord:
         coordinator = await self._coordinators.of(key.coordinator_key)

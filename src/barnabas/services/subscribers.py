@@ -4,12 +4,16 @@ Soft state: the last client that had the expression counts, as in Kafka. After a
 coordinated before, nobody is known until the next heartbeat; until then nothing is added to what matched before.
 """
 
-from typing import Final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
 
 from barnabas.core.access.resources import Operation, topic
-from barnabas.core.groups.consumer.regexes import Sees, sees_all
 from barnabas.services.access import Access
 from barnabas.services.session import Session
+
+if TYPE_CHECKING:
+    from barnabas.core.groups.consumer.regexes import Sees
 
 MAX_KNOWN: Final = 10_000
 """The most expressions whose subscribers are remembered; of any more, the oldest are forgotten."""
@@ -38,6 +42,8 @@ class Subscribers:
     def visible(self, group: str, regex: str) -> Sees | None:
         """See `core.groups.consumer.regexes.Visible`."""
         if self._access.is_open:
+            from barnabas.core.groups.consumer.regexes import sees_all  # noqa: PLC0415 - loaded with the first group
+
             return sees_all
         client = self._clients.get((group, regex))
         if client is None:

@@ -1,13 +1,18 @@
 """Every topic of the cluster, as the assignors of groups need it."""
 
-from collections.abc import Iterator, Mapping
+from __future__ import annotations
 
-from barnabas.core.groups.consumer.placing import TopicInfo
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
 from barnabas.core.metadata.image import Topic
 from barnabas.runtime.cluster_metadata import ImageSource
 
+if TYPE_CHECKING:
+    from barnabas.core.groups.consumer.placing import TopicInfo
 
-class TopicInfos(Mapping[str, TopicInfo]):
+
+class TopicInfos(Mapping[str, "TopicInfo"]):
     """Every topic of the cluster, as assignors need it. Lookups are cached until `forget`."""
 
     def __init__(self, metadata: ImageSource) -> None:
@@ -21,6 +26,8 @@ class TopicInfos(Mapping[str, TopicInfo]):
     def __getitem__(self, name: str) -> TopicInfo:
         info = self._found.get(name)
         if info is None:
+            from barnabas.core.groups.consumer.placing import TopicInfo  # noqa: PLC0415 - loaded with the first group
+
             topic = self._metadata.image.topics[name]
             info = self._found[name] = TopicInfo(topic.topic_id, len(topic.partitions), self._racks_of(topic))
         return info

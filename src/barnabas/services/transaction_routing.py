@@ -5,18 +5,22 @@ its own outcome. One that has moved, or has no leader at the moment, gets a retr
 again with the metadata of then.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.core.errors import BarnabasError, LeaderNotAvailable, UnknownTopicOrPartition
 from barnabas.core.errors.codes import refusal_of
 from barnabas.core.metadata.records import NO_LEADER
 from barnabas.core.model import TopicPartition
-from barnabas.core.transactions.ending import TransactionEnd
 from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.services.markers import ACK_TIMEOUT_S, Markers
+
+if TYPE_CHECKING:
+    from barnabas.core.transactions.ending import TransactionEnd
 
 Outcomes = dict[TopicPartition, BarnabasError | None]
 

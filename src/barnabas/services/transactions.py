@@ -6,10 +6,12 @@ are written. A request for a transactional id waits a little for that, so that c
 answered when its markers are durable, so that committed records can be read once the commit is answered.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.core.coordination import Outcome
 from barnabas.core.errors import (
@@ -24,25 +26,12 @@ from barnabas.core.errors import (
 from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.core.metadata.records import NO_LEADER, MetadataRecord, PartitionRecord, RemoveTopicRecord
 from barnabas.core.model import NO_PRODUCER_ID, TopicPartition
-from barnabas.core.transactions.decision import TransactionDecision
-from barnabas.core.transactions.ending import (
-    Ended,
-    TransactionEnd,
-    decide_abort_expired,
-    decide_complete,
-    decide_end,
-    needs_producer_id,
-)
-from barnabas.core.transactions.expiring import decide_expiry
-from barnabas.core.transactions.initialising import Initialised, InitRequest, decide_init
-from barnabas.core.transactions.partitions import decide_add, verify
-from barnabas.core.transactions.records import State, TransactionRecord
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.later import Later
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.metrics import Metrics
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.other_brokers import OtherBrokers
-from barnabas.runtime.transaction_coordinator import TransactionCoordinator
 from barnabas.services.coordinators import PartitionCoordinators
 from barnabas.services.group_coordinators import GroupCoordinators
 from barnabas.services.markers import Markers
@@ -51,6 +40,26 @@ from barnabas.services.served import ServedTopics
 from barnabas.services.topics import Topics
 from barnabas.services.transaction_config import TransactionConfig
 from barnabas.services.transaction_routing import AdmissionRouter, MarkerRouter
+
+if TYPE_CHECKING:
+    from barnabas.core.transactions import ending as deciding
+    from barnabas.core.transactions import expiring, initialising
+    from barnabas.core.transactions import partitions as adding
+    from barnabas.core.transactions import records as transaction_records
+    from barnabas.core.transactions.decision import TransactionDecision
+    from barnabas.core.transactions.ending import Ended
+    from barnabas.core.transactions.initialising import Initialised, InitRequest
+    from barnabas.core.transactions.records import TransactionRecord
+    from barnabas.runtime import transaction_coordinator
+    from barnabas.runtime.transaction_coordinator import TransactionCoordinator
+else:  # loaded with the first transaction
+    deciding = Later("barnabas.core.transactions.ending")
+    expiring = Later("barnabas.core.transactions.expiring")
+    initialising = Later("barnabas.core.transactions.initialising")
+    adding = Later("barnabas.core.transactions.partitions")
+    transaction_records = Later("barnabas.core.transactions.records")
+    transaction_coordinator = Later("barnabas.runtime.transaction_coordinator")
+
 
 log = get_logger("barnabas.transactions")
 
@@ -95,7 +104,7 @@ class TransactionService:
         self._clock = clock
         self._coordinators = PartitionCoordinators(
             config.new_topic(),
-            lambda partition: TransactionCoordinator(
+            lambda partition: transaction_coordinator.TransactionCoordinator(
                 partition,
                 offload=offload,
                 clock=clock,
@@ -117,8 +126,8 @@ class TransactionService:
     def close(self) -> None:
         """Stop coordinating."""
         self._coordinators.close()
-        for ending in self._ending.values():
-            ending.task.cancel()
+        for each in self._ending.values():
+            each.task.cancel()
 
     def apply(self, records: Sequence[MetadataRecord]) -> None:
         """Leaders may have changed, and topics may have been deleted, including `__transaction_state`."""
@@ -143,7 +152,7 @@ class TransactionService:
         while True:
             new_producer_id = await self._producer_ids.take()
             reply = await coordinator.commit(self._initialising(coordinator, request, new_producer_id))
-            if isinstance(reply, Initialised):
+            if isinstance(reply, initialising.Initialised):
                 return reply
             await self._wait_ended(request.transactional_id)
             if request.transactional_id in self._ending:
@@ -161,7 +170,7 @@ class TransactionService:
     def _initialising(
         self, coordinator: TransactionCoordinator, request: InitRequest, new_producer_id: int
     ) -> Callable[[], TransactionDecision[object]]:
-        return lambda: decide_init(
+        return lambda: initialising.decide_init(
             coordinator.transactions,
             request,
             new_producer_id=new_producer_id,
@@ -181,7 +190,7 @@ class TransactionService:
         """AddPartitionsToTxn: a producer is about to write to these in its transaction."""
         coordinator = await self._named(transactional_id)
         await coordinator.commit(
-            lambda: decide_add(
+            lambda: adding.decide_add(
                 coordinator.transactions,
                 transactional_id,
                 producer_id,
@@ -203,7 +212,7 @@ class TransactionService:
         """Whether these are part of the producer's open transaction."""
         coordinator = await self._named(transactional_id)
         return await coordinator.read(
-            lambda: verify(coordinator.transactions, transactional_id, producer_id, producer_epoch, partitions)
+            lambda: adding.verify(coordinator.transactions, transactional_id, producer_id, producer_epoch, partitions)
         )
 
     async def admit(
@@ -238,10 +247,10 @@ class TransactionService:
         """EndTxn: commit or abort. Returns when the markers are durable everywhere, or when that takes long."""
         coordinator = await self._named(transactional_id)
         next_id = NO_PRODUCER_ID
-        if needs_producer_id(coordinator.transactions, transactional_id):
+        if deciding.needs_producer_id(coordinator.transactions, transactional_id):
             next_id = await self._producer_ids.take()
         ended = await coordinator.commit(
-            lambda: decide_end(
+            lambda: deciding.decide_end(
                 coordinator.transactions,
                 transactional_id,
                 producer_id,
@@ -302,14 +311,16 @@ class TransactionService:
             due = await coordinator.markers_due(transactional_id)
             if due is None:
                 return
-            end = TransactionEnd(
+            end = deciding.TransactionEnd(
                 due.producer_id, due.producer_epoch, due.is_commit, coordinator.coordinator_epoch, due.version
             )
             results = await self._markers.write(end, due.partitions)
             failed = {name: error for name, error in results.items() if error and not isinstance(error, _OVER)}
             if not failed and coordinator.is_available:
                 # Nobody waits for this to be durable: should it be lost, the markers are found to be there.
-                complete = decide_complete(coordinator.transactions, transactional_id, now_ms=self._clock.now_ms())
+                complete = deciding.decide_complete(
+                    coordinator.transactions, transactional_id, now_ms=self._clock.now_ms()
+                )
                 if coordinator.carry_out(Outcome(complete.records, (), complete.timers)):
                     return
             for text in sorted({f"{name}: {error}" for name, error in failed.items()} - said):
@@ -351,11 +362,11 @@ class TransactionService:
 
     async def _try_to_abort(self, coordinator: TransactionCoordinator, transactional_id: str) -> bool:
         next_id = NO_PRODUCER_ID
-        if needs_producer_id(coordinator.transactions, transactional_id):
+        if deciding.needs_producer_id(coordinator.transactions, transactional_id):
             with suppress(BarnabasError):  # without one it is tried again soon
                 next_id = await self._producer_ids.take()
         return await coordinator.commit(
-            lambda: decide_abort_expired(
+            lambda: deciding.decide_abort_expired(
                 coordinator.transactions, transactional_id, next_producer_id=next_id, now_ms=self._clock.now_ms()
             ),
             is_own=True,
@@ -381,7 +392,7 @@ class TransactionService:
         return count
 
     def _expiring(self, coordinator: TransactionCoordinator) -> Callable[[], TransactionDecision[int]]:
-        return lambda: decide_expiry(
+        return lambda: expiring.decide_expiry(
             coordinator.transactions,
             retention_ms=self.config.id_expiration_ms,
             now_ms=self._clock.now_ms(),
@@ -396,7 +407,7 @@ class TransactionService:
 
     def _count_open(self) -> int:
         return sum(
-            record.state is State.ONGOING
+            record.state is transaction_records.State.ONGOING
             for each in self._coordinators.available()
             for record in each.transactions.by_id.values()
         )

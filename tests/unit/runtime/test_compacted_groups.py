@@ -7,8 +7,8 @@ import pytest
 
 from barnabas.core.coordination import Outcome, Within
 from barnabas.core.groups.classic.state import ClassicSoft
-from barnabas.core.groups.consumer.messages import ConsumerConfig
 from barnabas.core.groups.records import GroupEntry, GroupTombstone, OffsetRecord
+from barnabas.core.groups.settings import ConsumerConfig
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.control import MarkerType
 from barnabas.runtime.flusher import Flusher

@@ -17,9 +17,9 @@ from barnabas.core.errors import (
     StorageError,
 )
 from barnabas.core.groups.classic.state import ClassicSoft
-from barnabas.core.groups.consumer.messages import ConsumerConfig
 from barnabas.core.groups.decision import GroupDecision
 from barnabas.core.groups.records import OffsetRecord
+from barnabas.core.groups.settings import ConsumerConfig
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.record import Record, encode_batch
 from barnabas.runtime.flusher import Flusher

@@ -11,7 +11,6 @@ from barnabas.core.coordination import Outcome, Within
 from barnabas.core.errors import StorageExhausted
 from barnabas.core.groups import old_encoding
 from barnabas.core.groups.classic.state import ClassicSoft
-from barnabas.core.groups.consumer.messages import ConsumerConfig
 from barnabas.core.groups.groups import Groups
 from barnabas.core.groups.records import (
     ClassicGroupRecord,
@@ -27,6 +26,7 @@ from barnabas.core.groups.records import (
     OffsetRecord,
     TopicPartitions,
 )
+from barnabas.core.groups.settings import ConsumerConfig
 from barnabas.core.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
 from barnabas.core.records.batch import iter_whole_batches
 from barnabas.core.records.control import MarkerType

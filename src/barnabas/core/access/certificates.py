@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from barnabas.core.errors import InvalidConfig, SaslAuthenticationFailed
-from barnabas.core.regexes import compiled_of
 
 DEFAULT: Final = "DEFAULT"
 _RULES: Final = re.compile(r"(?:DEFAULT|RULE:(?:\\.|[^\\/])*/(?:\\.|[^\\/])*/[LU]?)(?=,|$)")
@@ -58,6 +57,8 @@ def _rule_of(text: str) -> MappingRule:
     match = _RULE.fullmatch(text)
     if match is None:
         return MappingRule()
+    from barnabas.core.regexes import compiled_of  # noqa: PLC0415 - few nodes have rules
+
     pattern = compiled_of(match["pattern"], what="the pattern of a mapping rule")
     return MappingRule(pattern, match["replacement"], match["case"])
 

@@ -17,7 +17,6 @@ from uuid import UUID
 from barnabas.core.errors import GroupIdNotFound
 from barnabas.core.groups.classic.state import LiveGroup, LiveMember
 from barnabas.core.groups.consumer.draft import NEVER_MS, Draft
-from barnabas.core.groups.consumer.messages import ConsumerConfig
 from barnabas.core.groups.consumer.state import Topics, group_tombstones, to_partitions
 from barnabas.core.groups.decision import SESSION, GroupDecision
 from barnabas.core.groups.embedded import (
@@ -41,6 +40,7 @@ from barnabas.core.groups.records import (
     GroupTombstone,
     TopicPartitions,
 )
+from barnabas.core.groups.settings import ConsumerConfig
 from barnabas.core.groups.subscriptions import CONSUMER_PROTOCOL
 
 MAX_UPGRADED_BYTES: Final = 512 * 1024

@@ -32,6 +32,7 @@ from barnabas.core.groups.decision import Effects, GroupDecision
 from barnabas.core.groups.groups import GroupOffsets, Groups
 from barnabas.core.groups.offset_access import check_commit, is_without_members
 from barnabas.core.groups.records import NO_EXPIRY, NO_TOPIC_ID, GroupEntry, GroupTombstone, OffsetRecord
+from barnabas.core.groups.settings import OffsetsConfig
 from barnabas.core.groups.subscriptions import CONSUMER_PROTOCOL
 from barnabas.core.model import NO_EPOCH, NO_OFFSET
 
@@ -40,13 +41,6 @@ DEFAULT_RETENTION: Final = -1  # what a commit says that leaves its retention to
 
 # For each partition asked for, in that order: None when it was done.
 PartitionErrors: TypeAlias = tuple[BarnabasError | None, ...]
-
-
-class OffsetsConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of committed offsets; defaults are Kafka's."""
-
-    metadata_max_chars: int = 4096  # offset.metadata.max.bytes, which Kafka counts in characters
-    retention_ms: int = 7 * 24 * 3600 * 1000  # offsets.retention.minutes
 
 
 class NewOffset(NamedTuple):

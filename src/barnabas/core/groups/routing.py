@@ -27,15 +27,16 @@ from barnabas.core.groups.classic.messages import (
 from barnabas.core.groups.classic.state import ClassicSoft
 from barnabas.core.groups.consumer import classic_members
 from barnabas.core.groups.consumer import decisions as consumer
-from barnabas.core.groups.consumer.messages import ConsumerConfig, ConsumerHeartbeat, ConsumerHeartbeatReply
+from barnabas.core.groups.consumer.messages import ConsumerHeartbeat, ConsumerHeartbeatReply
 from barnabas.core.groups.consumer.regexes import Visible, all_visible
 from barnabas.core.groups.consumer.state import ConsumerGroup, Topics
 from barnabas.core.groups.decision import REGEX, GroupDecision, GroupOutcome, TimerKey
 from barnabas.core.groups.groups import Groups
 from barnabas.core.groups.migration import downgraded_to
 from barnabas.core.groups.records import GroupEntry, OffsetRecord
+from barnabas.core.groups.settings import ConsumerConfig, ShareConfig
 from barnabas.core.groups.share import decisions as share
-from barnabas.core.groups.share.messages import ShareConfig, ShareHeartbeat, ShareHeartbeatReply
+from barnabas.core.groups.share.messages import ShareHeartbeat, ShareHeartbeatReply
 
 T = TypeVar("T")
 

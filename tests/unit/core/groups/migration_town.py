@@ -7,7 +7,7 @@ from barnabas.core.groups.classic.messages import HeartbeatRequest, JoinReply, J
 from barnabas.core.groups.classic.state import ClassicSoft, ClassicState
 from barnabas.core.groups.consumer import classic_members
 from barnabas.core.groups.consumer.decisions import decide_heartbeat
-from barnabas.core.groups.consumer.messages import ConsumerConfig, ConsumerHeartbeat, ConsumerHeartbeatReply
+from barnabas.core.groups.consumer.messages import ConsumerHeartbeat, ConsumerHeartbeatReply
 from barnabas.core.groups.decision import JOIN, GroupOutcome, TimerKey
 from barnabas.core.groups.embedded import (
     EmbeddedAssignment,
@@ -19,6 +19,7 @@ from barnabas.core.groups.embedded import (
 )
 from barnabas.core.groups.migration import downgraded_to
 from barnabas.core.groups.records import ClassicProtocol
+from barnabas.core.groups.settings import ConsumerConfig
 from tests.unit.core.groups.classic.driver import Ticket
 from tests.unit.core.groups.consumer.world import GROUP, World, topics
 

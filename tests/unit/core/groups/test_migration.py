@@ -17,7 +17,6 @@ from barnabas.core.groups.classic.state import ClassicState
 from barnabas.core.groups.consumer import classic_members
 from barnabas.core.groups.consumer.decisions import on_timer
 from barnabas.core.groups.consumer.describe import describe
-from barnabas.core.groups.consumer.messages import ConsumerConfig
 from barnabas.core.groups.decision import JOIN, SESSION, SYNC, TimerKey
 from barnabas.core.groups.embedded import (
     EmbeddedAssignment,
@@ -28,6 +27,7 @@ from barnabas.core.groups.embedded import (
 )
 from barnabas.core.groups.migration import MAX_UPGRADED_BYTES, downgraded_to
 from barnabas.core.groups.records import ClassicProtocol
+from barnabas.core.groups.settings import ConsumerConfig
 from tests.unit.core.groups.classic.driver import Ticket
 from tests.unit.core.groups.consumer.world import GROUP, held, topics
 from tests.unit.core.groups.migration_town import Town, town_with_classic_group

@@ -22,15 +22,7 @@ from barnabas.core.groups.classic.messages import LeavingMember, Protocol
 from barnabas.core.groups.decision import SESSION, Effects, TimerKey
 from barnabas.core.groups.listing import delete_group
 from barnabas.core.groups.offset_access import check_commit, check_fetch
-from barnabas.core.groups.offsets import (
-    CommitRequest,
-    FetchedOffset,
-    NewOffset,
-    OffsetsConfig,
-    WantedOffset,
-    delete_topic,
-    fetch,
-)
+from barnabas.core.groups.offsets import CommitRequest, FetchedOffset, NewOffset, WantedOffset, delete_topic, fetch
 from barnabas.core.groups.records import (
     ClassicMemberMetadata,
     ConsumerCurrentMemberRecord,
@@ -38,6 +30,7 @@ from barnabas.core.groups.records import (
     ConsumerMemberRecord,
     GroupEntry,
 )
+from barnabas.core.groups.settings import OffsetsConfig
 from tests.unit.core.groups.classic.driver import GROUP, SESSION_MS, Coordinator, replay, subscription
 
 ID, OTHER_ID = UUID(int=1), UUID(int=2)

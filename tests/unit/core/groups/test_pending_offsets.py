@@ -5,8 +5,9 @@ import pytest
 from barnabas.core.errors import UnstableOffsetCommit
 from barnabas.core.groups.classic.state import ClassicSoft
 from barnabas.core.groups.groups import Groups, GroupType
-from barnabas.core.groups.offsets import OffsetsConfig, WantedOffset, delete_topic, expire, fetch
+from barnabas.core.groups.offsets import WantedOffset, delete_topic, expire, fetch
 from barnabas.core.groups.records import NO_TOPIC_ID, GroupTombstone, OffsetRecord
+from barnabas.core.groups.settings import OffsetsConfig
 
 GROUP = "g"
 

@@ -11,8 +11,9 @@ from barnabas.core.groups.classic.state import ClassicState
 from barnabas.core.groups.encoding import decode, encode_key, encode_value
 from barnabas.core.groups.groups import Groups, GroupType
 from barnabas.core.groups.listing import DescribedGroup, ListedGroup, delete_group, describe_group, list_groups
-from barnabas.core.groups.offsets import NewOffset, OffsetsConfig, delete_topic
+from barnabas.core.groups.offsets import NewOffset, delete_topic
 from barnabas.core.groups.records import ConsumerGroupRecord, GroupEntry, GroupTombstone, OffsetRecord
+from barnabas.core.groups.settings import OffsetsConfig
 from tests.unit.core.groups.classic.driver import GROUP, Coordinator
 
 RETENTION_MS = OffsetsConfig().retention_ms

@@ -1,9 +1,7 @@
 import pytest
 
 from barnabas.core.errors import InvalidConfig
-from barnabas.core.groups.classic.messages import ClassicConfig
-from barnabas.core.groups.consumer.messages import ConsumerConfig
-from barnabas.core.groups.offsets import OffsetsConfig
+from barnabas.core.groups.settings import ClassicConfig, ConsumerConfig, OffsetsConfig
 from barnabas.services.group_coordinators import GroupConfig
 from barnabas.services.settings.broker_config import BrokerConfig
 

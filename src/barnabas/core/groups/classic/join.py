@@ -18,7 +18,7 @@ from barnabas.core.errors import (
     MemberIdRequired,
     UnknownMemberId,
 )
-from barnabas.core.groups.classic.messages import UNKNOWN_MEMBER, ClassicConfig, JoinReply, JoinRequest
+from barnabas.core.groups.classic.messages import UNKNOWN_MEMBER, JoinReply, JoinRequest
 from barnabas.core.groups.classic.rebalance import (
     begin,
     begin_or_complete,
@@ -29,6 +29,7 @@ from barnabas.core.groups.classic.rebalance import (
 )
 from barnabas.core.groups.classic.state import ClassicState, LiveGroup, LiveMember
 from barnabas.core.groups.decision import SESSION, Effects, TimerKey
+from barnabas.core.groups.settings import ClassicConfig
 from barnabas.core.groups.subscriptions import CONSUMER_PROTOCOL, parse_topics
 
 MAX_PROTOCOLS: Final = 1000  # of one member, which has two or three: all are looked at in one step

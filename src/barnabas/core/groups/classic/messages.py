@@ -13,19 +13,6 @@ NO_GENERATION: Final = -1
 Protocol: TypeAlias = ClassicProtocol
 
 
-class ClassicConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of classic groups; defaults are Kafka's."""
-
-    min_session_timeout_ms: int = 6_000  # group.min.session.timeout.ms
-    max_session_timeout_ms: int = 1_800_000  # group.max.session.timeout.ms
-    initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
-    max_size: int = 10_000  # group.max.size; Kafka has no limit
-    # Members that were told their id and have not joined with it: each is kept for a session. Kafka has no limit.
-    max_pending: int = 10_000
-    # A new member cannot heartbeat, for it does not know its id: this is how long its join may wait.
-    new_member_join_timeout_ms: int = 300_000
-
-
 class JoinRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A member joins the next generation."""
 

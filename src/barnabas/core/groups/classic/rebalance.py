@@ -8,9 +8,10 @@ A member that waits for neither has a session timer.
 from typing import Final
 
 from barnabas.core.errors import BarnabasError, RebalanceInProgress, UnknownMemberId
-from barnabas.core.groups.classic.messages import ClassicConfig, JoinReply, SyncReply
+from barnabas.core.groups.classic.messages import JoinReply, SyncReply
 from barnabas.core.groups.classic.state import ClassicState, LiveGroup, LiveMember
 from barnabas.core.groups.decision import JOIN, SESSION, SYNC, Effects, TimerKey
+from barnabas.core.groups.settings import ClassicConfig
 
 # When nobody has joined, the next look is not sooner than this, whatever timeout the members ask for.
 _LEAST_RETRY_MS: Final = 1_000

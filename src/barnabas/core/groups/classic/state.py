@@ -15,16 +15,10 @@ from enum import Enum
 
 from barnabas.core.coordination import Token
 from barnabas.core.errors import BarnabasError, FencedInstanceId, RebalanceInProgress, UnknownMemberId
-from barnabas.core.groups.classic.messages import (
-    ClassicConfig,
-    JoinedMember,
-    JoinReply,
-    JoinRequest,
-    Protocol,
-    SyncReply,
-)
+from barnabas.core.groups.classic.messages import JoinedMember, JoinReply, JoinRequest, Protocol, SyncReply
 from barnabas.core.groups.decision import Effects
 from barnabas.core.groups.records import ClassicGroupRecord, ClassicMember
+from barnabas.core.groups.settings import ClassicConfig
 from barnabas.core.groups.subscriptions import CONSUMER_PROTOCOL, parse_topics
 
 

@@ -18,11 +18,9 @@ from typing import Final
 from barnabas.core.groups.consumer.placing import Assignment, Infos, Members, MemberSpec, Placement, Target, TopicInfo
 from barnabas.core.groups.consumer.ranges import assign_ranges
 from barnabas.core.groups.consumer.spreading import Even, Uneven
+from barnabas.core.groups.settings import RANGE, UNIFORM
 
-__all__ = ["ASSIGNORS", "RANGE", "UNIFORM", "Assignment", "MemberSpec", "Target", "TopicInfo", "assign"]
-
-UNIFORM: Final = "uniform"
-RANGE: Final = "range"
+__all__ = ["Assignment", "MemberSpec", "Target", "TopicInfo", "assign"]
 
 
 def assign(name: str, members: Members, infos: Infos) -> dict[str, Target]:
@@ -46,4 +44,3 @@ _ASSIGNORS: Final[Mapping[str, Callable[[Members, Infos], dict[str, Target]]]] =
     UNIFORM: _assign_uniform,
     RANGE: assign_ranges,
 }
-ASSIGNORS: Final[tuple[str, ...]] = tuple(_ASSIGNORS)

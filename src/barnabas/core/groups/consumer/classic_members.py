@@ -38,7 +38,6 @@ from barnabas.core.groups.consumer.decisions import (
     update_member,
 )
 from barnabas.core.groups.consumer.draft import Draft
-from barnabas.core.groups.consumer.messages import ConsumerConfig
 from barnabas.core.groups.consumer.state import ConsumerGroup, MemberState, Topics
 from barnabas.core.groups.decision import JOIN, SESSION, SYNC, GroupDecision
 from barnabas.core.groups.embedded import MAX_BYTES, MalformedEmbedded, Subscription, parse_subscription
@@ -49,6 +48,7 @@ from barnabas.core.groups.migration import (
     to_partitions_by_id,
 )
 from barnabas.core.groups.records import ClassicMemberMetadata, ConsumerMemberRecord
+from barnabas.core.groups.settings import ConsumerConfig
 from barnabas.core.groups.subscriptions import CONSUMER_PROTOCOL
 
 

@@ -33,7 +33,6 @@ from barnabas.core.groups.consumer.messages import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
     UNCHANGED_MS,
-    ConsumerConfig,
     ConsumerHeartbeat,
     ConsumerHeartbeatReply,
     check_heartbeat,
@@ -44,6 +43,7 @@ from barnabas.core.groups.consumer.state import ConsumerGroup, MemberState, Topi
 from barnabas.core.groups.decision import REBALANCE, REGEX, SESSION, GroupDecision, TimerKey
 from barnabas.core.groups.migration import remove_or_downgrade, upgrade
 from barnabas.core.groups.records import ConsumerMemberRecord, ConsumerTargetMemberRecord
+from barnabas.core.groups.settings import ConsumerConfig
 
 
 def decide_heartbeat(

@@ -5,9 +5,9 @@ from uuid import UUID
 
 import msgspec
 
-from barnabas.core.groups.consumer.messages import ConsumerConfig
 from barnabas.core.groups.consumer.state import ConsumerGroup, preferred_assignor, to_partitions
 from barnabas.core.groups.records import ConsumerMemberRecord, TopicPartitions
+from barnabas.core.groups.settings import ConsumerConfig
 
 
 class ConsumerGroupState(Enum):

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from barnabas.core.coordination import CancelTimer, Decision, SetTimer, TimerChange
 from barnabas.core.groups.consumer.assignors import MemberSpec, assign
-from barnabas.core.groups.consumer.messages import ConsumerConfig
 from barnabas.core.groups.consumer.reconcile import Goal, reconcile
 from barnabas.core.groups.consumer.regexes import Visible, all_visible, match_topics
 from barnabas.core.groups.consumer.state import (
@@ -37,6 +36,7 @@ from barnabas.core.groups.records import (
     GroupTombstone,
     TopicPartitions,
 )
+from barnabas.core.groups.settings import ConsumerConfig
 
 T = TypeVar("T")
 

@@ -8,31 +8,14 @@ from typing import Final
 import msgspec
 
 from barnabas.core.errors import InvalidRequest, UnsupportedAssignor
-from barnabas.core.groups.consumer.assignors import ASSIGNORS
 from barnabas.core.groups.records import TopicPartitions
+from barnabas.core.groups.settings import ConsumerConfig
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2  # a static member leaves, but comes back before its session ends
 UNCHANGED_MS: Final = -1
 MAX_TOPICS: Final = 10_000  # of one member: all are looked at in one step
-
-
-class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of consumer groups; defaults are Kafka's."""
-
-    heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms
-    session_timeout_ms: int = 45_000  # group.consumer.session.timeout.ms
-    max_size: int = 10_000  # group.consumer.max.size; Kafka has no limit
-    assignors: tuple[str, ...] = ASSIGNORS  # group.consumer.assignors; the first is the default
-    # A target costs time with the size of the group, and a thousand members that join at once would ask for a thousand
-    # targets. A group with this many members gets a new one at most once in the interval, a smaller one at once.
-    assignment_interval_ms: int = 1_000  # group.consumer.assignment.interval.ms
-    large_group_members: int = 100
-    # group.consumer.migration.policy, as its two halves.
-    upgrades: bool = True
-    downgrades: bool = True
-    classic_max_size: int = 10_000  # group.max.size, which a group that becomes classic must keep to
 
 
 class ConsumerHeartbeat(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,11 +27,11 @@ from barnabas.core.groups.records import (
     ShareTargetMemberRecord,
     StateTopic,
 )
+from barnabas.core.groups.settings import ShareConfig
 from barnabas.core.groups.share.assigning import assign_simply
 from barnabas.core.groups.share.messages import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
-    ShareConfig,
     ShareHeartbeat,
     ShareHeartbeatReply,
     check_heartbeat,

@@ -6,35 +6,11 @@ import msgspec
 
 from barnabas.core.errors import InvalidRequest
 from barnabas.core.groups.records import StateTopic, TopicPartitions
-from barnabas.core.groups.share.partition import ShareLimits
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 MAX_TOPICS: Final = 10_000  # of one member: all are looked at in one step
 MAX_MEMBER_ID: Final = 36  # characters, as of a UUID
-
-EARLIEST: Final = "earliest"
-LATEST: Final = "latest"
-BY_DURATION: Final = "by_duration:"
-
-
-class LetterSettings(msgspec.Struct, frozen=True):
-    """Where the dead letters of a group go, and whether they have a copy of their records."""
-
-    topic: str  # errors.deadletterqueue.topic.name
-    is_copied: bool = False  # errors.deadletterqueue.copy.record.enable
-
-
-class ShareConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of share groups; defaults are Kafka's."""
-
-    heartbeat_interval_ms: int = 5_000  # group.share.heartbeat.interval.ms
-    session_timeout_ms: int = 45_000  # group.share.session.timeout.ms
-    max_size: int = 200  # group.share.max.size
-    limits: ShareLimits = ShareLimits()
-    auto_offset_reset: str = LATEST  # share.auto.offset.reset
-    is_committed: bool = False  # share.isolation.level
-    letters: LetterSettings | None = None  # None: there are no dead letters
 
 
 class ShareHeartbeat(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,8 +39,8 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from barnabas.core.errors import InvalidRecordState
+from barnabas.core.groups.settings import ShareLimits
 from barnabas.core.groups.share.acknowledging import AckBatch, AckType
-from barnabas.core.groups.share.backoff import Backoff
 from barnabas.core.groups.share.window import Persisted, Span, State, Window
 from barnabas.core.records.dead_letters import Cause, LetterRange
 
@@ -61,23 +61,6 @@ _WRITTEN: Final = {
     State.FINISHED: Persisted.ARCHIVED,
 }
 """What is written of a state that nobody waits for."""
-
-
-class ShareLimits(NamedTuple):
-    """The settings of a group that count for its share partitions; defaults are Kafka's."""
-
-    lock_duration_ms: int = 30_000  # share.record.lock.duration.ms
-    delivery_limit: int = 5  # share.delivery.count.limit
-    max_locks: int = 2000  # share.partition.max.record.locks
-    allows_renewal: bool = True  # share.renew.acknowledge.enable
-    backoff: Backoff = Backoff()
-    max_waiting: int = 10_000  # share.partition.max.waiting.records
-    has_letters: bool = False  # errors.deadletterqueue.topic.name
-
-    @property
-    def halving_from(self) -> int:
-        """The number of deliveries from which on batches are halved."""
-        return max(2, -(-self.delivery_limit // 2))
 
 
 class LogBatch(NamedTuple):

@@ -10,10 +10,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from barnabas.core.groups.classic.messages import ClassicConfig
-from barnabas.core.groups.consumer.assignors import ASSIGNORS
-from barnabas.core.groups.consumer.messages import ConsumerConfig
-from barnabas.core.groups.offsets import OffsetsConfig
+from barnabas.core.groups.settings import ASSIGNORS, ClassicConfig, ConsumerConfig, OffsetsConfig
 from barnabas.services.settings.catalogue.field import About
 from barnabas.services.settings.catalogue.setting import BrokerName, InvalidSetting, Setting, SettingType
 from barnabas.services.settings.catalogue.share_settings import SHARE_GROUP_SETTINGS

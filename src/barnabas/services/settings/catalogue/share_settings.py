@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from barnabas.core.groups.share.messages import ShareConfig
+from barnabas.core.groups.settings import ShareConfig
 from barnabas.services.settings.catalogue.field import About
 from barnabas.services.settings.catalogue.setting import BrokerName, InvalidSetting, Setting, SettingType
 

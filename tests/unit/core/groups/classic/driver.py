@@ -8,7 +8,6 @@ from barnabas.core.coordination import SetTimer, TimerChange, Token
 from barnabas.core.groups import offsets
 from barnabas.core.groups.classic import decisions as classic
 from barnabas.core.groups.classic.messages import (
-    ClassicConfig,
     HeartbeatRequest,
     JoinReply,
     JoinRequest,
@@ -23,8 +22,9 @@ from barnabas.core.groups.classic.state import ClassicSoft, ClassicState
 from barnabas.core.groups.decision import GroupDecision, GroupOutcome, TimerKey
 from barnabas.core.groups.encoding import decode, encode_key, encode_value
 from barnabas.core.groups.groups import Groups
-from barnabas.core.groups.offsets import CommitRequest, NewOffset, OffsetsConfig, PartitionErrors
+from barnabas.core.groups.offsets import CommitRequest, NewOffset, PartitionErrors
 from barnabas.core.groups.records import ClassicGroupRecord, GroupEntry
+from barnabas.core.groups.settings import ClassicConfig, OffsetsConfig
 
 T = TypeVar("T")
 

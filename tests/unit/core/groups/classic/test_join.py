@@ -13,9 +13,10 @@ from barnabas.core.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
-from barnabas.core.groups.classic.messages import ClassicConfig, JoinedMember, Protocol
+from barnabas.core.groups.classic.messages import JoinedMember, Protocol
 from barnabas.core.groups.classic.state import ClassicState
 from barnabas.core.groups.decision import SESSION, TimerKey
+from barnabas.core.groups.settings import ClassicConfig
 from tests.unit.core.groups.classic.driver import GROUP, RANGE, SESSION_MS, Coordinator, subscription
 
 

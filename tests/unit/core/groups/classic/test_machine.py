@@ -20,11 +20,12 @@ from barnabas.core.errors import (
     UnknownMemberId,
 )
 from barnabas.core.groups.classic import decisions as classic
-from barnabas.core.groups.classic.messages import ClassicConfig, JoinReply, LeavingMember, Protocol, SyncReply
+from barnabas.core.groups.classic.messages import JoinReply, LeavingMember, Protocol, SyncReply
 from barnabas.core.groups.classic.state import ClassicState, LiveGroup
 from barnabas.core.groups.decision import JOIN, SESSION, SYNC, TimerKey
 from barnabas.core.groups.encoding import decode
 from barnabas.core.groups.records import ClassicGroupRecord
+from barnabas.core.groups.settings import ClassicConfig
 from tests.support.examples import examples
 from tests.unit.core.groups.classic.driver import GROUP, Coordinator, replay, subscription
 

@@ -10,8 +10,9 @@ from barnabas.core.groups.consumer.assignment_epochs import held_since
 from barnabas.core.groups.consumer.messages import STATIC_LEAVE_EPOCH
 from barnabas.core.groups.consumer.state import MemberState
 from barnabas.core.groups.encoding import decode, encode_key, encode_value
-from barnabas.core.groups.offsets import CommitRequest, NewOffset, OffsetsConfig
+from barnabas.core.groups.offsets import CommitRequest, NewOffset
 from barnabas.core.groups.records import ConsumerCurrentMemberRecord
+from barnabas.core.groups.settings import OffsetsConfig
 from tests.unit.core.groups.consumer.world import GROUP, ClassicClient, Client, World, held, topic_id, topics
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.core.groups.consumer.assignors import ASSIGNORS, RANGE, UNIFORM, MemberSpec, Target, TopicInfo, assign
+from barnabas.core.groups.consumer.assignors import MemberSpec, Target, TopicInfo, assign
+from barnabas.core.groups.settings import ASSIGNORS, RANGE, UNIFORM
 from tests.support.examples import examples
 
 T1, T2, T3 = (UUID(int=number) for number in (1, 2, 3))

@@ -18,10 +18,10 @@ from barnabas.core.errors import (
 from barnabas.core.groups.consumer.assignors import TopicInfo
 from barnabas.core.groups.consumer.decisions import timers_after_load
 from barnabas.core.groups.consumer.describe import ConsumerGroupState, describe, state_of
-from barnabas.core.groups.consumer.messages import ConsumerConfig
 from barnabas.core.groups.consumer.state import ConsumerGroup, MemberState, group_tombstones
 from barnabas.core.groups.decision import REBALANCE, REGEX, SESSION, TimerKey
 from barnabas.core.groups.records import ConsumerTargetMemberRecord
+from barnabas.core.groups.settings import ConsumerConfig
 from tests.unit.core.groups.consumer.world import GROUP, World, held, join_request, topic_id, topics
 
 

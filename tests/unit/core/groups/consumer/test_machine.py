@@ -13,10 +13,11 @@ from barnabas.core.errors import (
     UnknownMemberId,
     UnreleasedInstanceId,
 )
-from barnabas.core.groups.consumer.assignors import RANGE, TopicInfo
-from barnabas.core.groups.consumer.messages import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerConfig
+from barnabas.core.groups.consumer.assignors import TopicInfo
+from barnabas.core.groups.consumer.messages import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from barnabas.core.groups.consumer.state import MemberState
 from barnabas.core.groups.decision import REBALANCE, SESSION
+from barnabas.core.groups.settings import RANGE, ConsumerConfig
 from tests.support.examples import examples
 from tests.unit.core.groups.consumer.world import GROUP, ClassicClient, Client, World, topic_id
 

@@ -9,12 +9,13 @@ from barnabas.core.groups.classic.messages import HeartbeatRequest, JoinRequest,
 from barnabas.core.groups.consumer import classic_members
 from barnabas.core.groups.consumer.assignors import TopicInfo
 from barnabas.core.groups.consumer.decisions import decide_heartbeat, on_metadata_change, on_timer
-from barnabas.core.groups.consumer.messages import ConsumerConfig, ConsumerHeartbeat, ConsumerHeartbeatReply
+from barnabas.core.groups.consumer.messages import ConsumerHeartbeat, ConsumerHeartbeatReply
 from barnabas.core.groups.consumer.state import ConsumerGroup
 from barnabas.core.groups.decision import GroupDecision, TimerKey, TimerKind
 from barnabas.core.groups.embedded import Subscription, build_subscription, parse_assignment
 from barnabas.core.groups.groups import Groups
 from barnabas.core.groups.records import ClassicProtocol, GroupEntry, TopicPartitions
+from barnabas.core.groups.settings import ConsumerConfig
 
 GROUP = "readers"
 

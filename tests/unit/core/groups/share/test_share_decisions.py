@@ -18,8 +18,9 @@ from barnabas.core.errors import (
 from barnabas.core.groups.classic.state import ClassicSoft
 from barnabas.core.groups.consumer.placing import TopicInfo
 from barnabas.core.groups.groups import Groups
-from barnabas.core.groups.offsets import OffsetsConfig, expire
+from barnabas.core.groups.offsets import expire
 from barnabas.core.groups.records import GroupEntry, StateTopic
+from barnabas.core.groups.settings import OffsetsConfig, ShareConfig
 from barnabas.core.groups.share import persisted
 from barnabas.core.groups.share.assigning import assign_simply
 from barnabas.core.groups.share.decisions import (
@@ -28,7 +29,7 @@ from barnabas.core.groups.share.decisions import (
     decide_initialized,
     on_topics_change,
 )
-from barnabas.core.groups.share.messages import LEAVE_EPOCH, ShareConfig, ShareHeartbeat, ShareHeartbeatReply
+from barnabas.core.groups.share.messages import LEAVE_EPOCH, ShareHeartbeat, ShareHeartbeatReply
 from barnabas.core.groups.share.partition import StateBatch
 from barnabas.core.groups.share.persisted import NO_OFFSET, ShareKey, ShareStates
 from barnabas.core.groups.share.state import ShareGroup
