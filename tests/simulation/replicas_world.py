@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from barnabas.core.metadata.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from barnabas.core.metadata.names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.core.metadata.records import NO_LEADER
 from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.testing.disk import Keep, SimulatedCrash
@@ -40,6 +40,7 @@ from tests.simulation.replicas_liveness import Liveness
 from tests.simulation.replicas_logs import LogView
 from tests.simulation.replicas_truth import Promise, Truth, watched
 from tests.simulation.replicas_ways import GROUP, PARTITIONS, TRANSACTION
+from tests.simulation.share_support import LIMIT, LOCK_MS
 
 MAX_STEPS: Final = 6_000_000
 FAULTS_S: Final = 12.0
@@ -53,12 +54,17 @@ LOADS: Final = (RECORDS, TRANSACTIONS, GROUPS)
 INTERNAL: Final = {
     OFFSETS_TOPIC: Promise(3, 2, has_values=False),
     TRANSACTIONS_TOPIC: Promise(3, 2, has_values=False),
+    SHARE_STATE_TOPIC: Promise(3, 2, has_values=False),
 }
 PROPERTIES: Final = {
     **GROUP_PROPERTIES,
     "offsets.topic.num.partitions": str(PARTITIONS[GROUP]),
     "transaction.state.log.num.partitions": str(PARTITIONS[TRANSACTION]),
     "min.insync.replicas": "2",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.record.lock.duration.ms": str(LOCK_MS),
+    "group.share.delivery.count.limit": str(LIMIT),
 }
 
 
@@ -174,10 +180,14 @@ class ReplicaTrouble(Trouble):
 
     async def run(self) -> None:
         await self.begin()
+        await self.suffer()
+        await self.end()
+
+    async def suffer(self) -> None:
+        """Have things go wrong, and then nothing any more."""
         breaking = await self._break_things()
         self._is_over = True
         await self._heal(breaking)
-        await self.end()
 
     async def begin(self) -> None:
         """Start nodes and clients."""
@@ -207,13 +217,13 @@ class ReplicaTrouble(Trouble):
         await self.until_whole("healing")
         await self._serve_anybody()
         if GROUPS in self.loads:
-            async with self._soon("all groups are stable"):
+            async with self.soon("all groups are stable"):
                 await self.groups.check()
-            async with self._soon("all members are done"):
+            async with self.soon("all members are done"):
                 await self.groups.end()
         world.is_over = True
         await self.bank.kill()
-        async with self._soon("every client is done"):
+        async with self.soon("every client is done"):
             await asyncio.gather(*self._working)
         if RECORDS in self.loads:
             await self._write_everywhere()
@@ -233,9 +243,9 @@ class ReplicaTrouble(Trouble):
             self.world.took_s = liveness.took_s
 
     async def _settle_the_bank(self) -> None:
-        async with self._soon("the bank is settled"):
+        async with self.soon("the bank is settled"):
             await self.bank.check()
-        async with self._soon("every transactional id is used again"):
+        async with self.soon("every transactional id is used again"):
             await self.bank.use_again()
         await self.bank.check()
 
@@ -274,7 +284,7 @@ class ReplicaTrouble(Trouble):
         producer = Producer(self.world, "allend", acks=ACKS_ALL, is_idempotent=True)
         for topic in self.world.topics:
             for number in () if topic.may_be_gone else range(topic.partitions):
-                async with self._soon(f"{topic.name}-{number} takes a record"):
+                async with self.soon(f"{topic.name}-{number} takes a record"):
                     await producer.write(Target(topic, number))
         producer.hang_up()
 
@@ -283,13 +293,13 @@ class ReplicaTrouble(Trouble):
         for topic in self.world.topics:
             for number in () if topic.may_be_gone else range(topic.partitions):
                 target = Target(topic, number)
-                async with self._soon(f"{topic.name}-{number} is read"):
+                async with self.soon(f"{topic.name}-{number} is read"):
                     while reader.positions.get(target, 0) < self.world.truth.logs[target.key].end_offset:
                         if not await reader.read(target):
                             await reader.pause()
         reader.hang_up()
 
-    def _soon(self, what: str) -> "_Soon":
+    def soon(self, what: str) -> "_Soon":
         return _Soon(self.world, what)
 
     # Faults of several nodes, and of those that lead
