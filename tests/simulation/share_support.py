@@ -7,8 +7,8 @@ was acknowledged comes back. A failure names its seed.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 import msgspec
@@ -39,7 +39,7 @@ PARTITIONS: Final = 2
 LOCK_MS: Final = 2000
 LIMIT: Final = 10
 GROUP_RESOURCE: Final = 32
-ACCEPT, RELEASE = 1, 2
+ACCEPT, RELEASE, REJECT = 1, 2, 3
 INVALID_RECORD_STATE: Final = 121
 Job = tuple[int, int]
 """A partition and an offset."""
@@ -54,6 +54,7 @@ class QueueHistory:
         self.counts: dict[Job, int] = {}  # the highest delivery count that anybody saw
         self.deliveries: Counter[Job] = Counter()
         self.unknown: set[Job] = set()  # acknowledged without an answer
+        self.rejected: set[Job] = set()  # of those that are done
 
     def deliver(self, job: Job, count: int, *, sent_s: float, incarnations: int) -> None:
         """A worker got a job, with a fetch that it sent then."""
@@ -98,6 +99,7 @@ class QueueWorld(NodeWorld):
     faults = 6
     gap_s = 2.0
     promises = frozenset((SHARE_ACKNOWLEDGE, SHARE_FETCH))
+    group: ClassVar[Mapping[str, str]] = {"share.auto.offset.reset": "earliest"}
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation)
@@ -105,6 +107,10 @@ class QueueWorld(NodeWorld):
         self.incarnations = 0
         self.topic_id = UUID(int=0)
         self.is_calm = False
+
+    @property
+    def worker(self) -> "type[Worker]":
+        return Worker
 
     def now_s(self) -> float:
         return self.simulation.loop.time()
@@ -121,7 +127,7 @@ class QueueWorld(NodeWorld):
             await Owner(self, "owner").prepare()
             clients: list[Writer | Worker] = [
                 Writer(self, "writer"),
-                *(Worker(self, f"worker{number}") for number in range(3)),
+                *(self.worker(self, f"worker{number}") for number in range(3)),
             ]
             working = [tasks.create_task(client.run()) for client in clients]
             await self._break_things()
@@ -157,8 +163,8 @@ class Owner(Client):
                 break
         answer = await self.ask(METADATA, 12, wire.metadata_request([TOPIC]))
         self.world.topic_id = answer.topics[0].topic_id
-        change = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
-        resource = {"resource_type": GROUP_RESOURCE, "resource_name": GROUP, "configs": [change]}
+        changes = [{"name": name, "config_operation": 0, "value": text} for name, text in self.world.group.items()]
+        resource = {"resource_type": GROUP_RESOURCE, "resource_name": GROUP, "configs": changes}
         request = {"resources": [resource], "validate_only": False}
         while (await self.ask(INCREMENTAL_ALTER_CONFIGS, 1, request)).responses[0].error_code:
             pass
@@ -269,8 +275,12 @@ class Worker(Client):
             self.world.history.deliver(job, count, sent_s=sent_s, incarnations=self.world.incarnations)
         return jobs
 
+    def _say(self) -> int:
+        """What becomes of a job."""
+        return RELEASE if self.random.random() < 0.1 and not self.world.is_calm else ACCEPT
+
     async def _acknowledge(self, jobs: dict[Job, int], epoch: int, sent_s: float) -> bool:
-        kinds = {job: RELEASE if self.random.random() < 0.1 and not self.world.is_calm else ACCEPT for job in jobs}
+        kinds = {job: self._say() for job in jobs}
         partitions = [
             {
                 "partition_index": index,
@@ -301,8 +311,10 @@ class Worker(Client):
             if each.error_code == INVALID_RECORD_STATE:
                 history.refuse(said, sent_s=sent_s, now_s=self.world.now_s())
             for job in said:
-                if not each.error_code and kinds[job] == ACCEPT:
+                if not each.error_code and kinds[job] in (ACCEPT, REJECT):
                     history.accept(job, now_s=self.world.now_s())
+                if not each.error_code and kinds[job] == REJECT:
+                    history.rejected.add(job)
         return True
 
 

@@ -58,9 +58,7 @@ def test_a_record_whose_lock_runs_out_and_one_whose_member_goes_wait_as_well() -
 
 def test_with_as_many_waiting_as_may_nothing_new_is_delivered_and_that_shows() -> None:
     async def scenario(broker: Broker) -> None:
-        await set_group(
-            broker, share__retry__backoff__ms="20000", share__partition__max__waiting__records="100"
-        )
+        await set_group(broker, share__retry__backoff__ms="20000", share__partition__max__waiting__records="100")
         member = await begin(broker, records=60, batches=3)
         for first in (0, 60):
             assert await member.acquire(max_records=60) == [(first, first + 59, 1)]
