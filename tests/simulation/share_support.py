@@ -8,9 +8,9 @@ acknowledged comes back. A failure names its seed.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 import msgspec
@@ -46,7 +46,7 @@ LOCK_MS: Final = 2000
 LIMIT: Final = 10
 LATE_CHANCE: Final = 0.3  # that a write comes once more after the next one
 GROUP_RESOURCE: Final = 32
-ACCEPT, RELEASE = 1, 2
+ACCEPT, RELEASE, REJECT = 1, 2, 3
 INVALID_RECORD_STATE: Final = 121
 Job = tuple[int, int]
 """A partition and an offset."""
@@ -61,6 +61,7 @@ class QueueHistory:
         self.counts: dict[Job, int] = {}  # the highest delivery count that anybody saw
         self.deliveries: Counter[Job] = Counter()
         self.unknown: set[Job] = set()  # acknowledged without an answer
+        self.rejected: set[Job] = set()  # of those that are done
 
     def deliver(self, job: Job, count: int, *, sent_s: float, incarnations: int) -> None:
         """A worker got a job, with a fetch that it sent then."""
@@ -105,6 +106,7 @@ class QueueWorld(NodeWorld):
     faults = 6
     gap_s = 2.0
     promises = frozenset((SHARE_ACKNOWLEDGE, SHARE_FETCH))
+    group: ClassVar[Mapping[str, str]] = {"share.auto.offset.reset": "earliest"}
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation)
@@ -112,6 +114,10 @@ class QueueWorld(NodeWorld):
         self.incarnations = 0
         self.topic_id = UUID(int=0)
         self.is_calm = False
+
+    @property
+    def worker(self) -> "type[Worker]":
+        return Worker
 
     def now_s(self) -> float:
         return self.simulation.loop.time()
@@ -146,7 +152,7 @@ class QueueWorld(NodeWorld):
             await Owner(self, "owner").prepare()
             clients: list[Writer | Worker] = [
                 Writer(self, "writer"),
-                *(Worker(self, f"worker{number}") for number in range(3)),
+                *(self.worker(self, f"worker{number}") for number in range(3)),
             ]
             working = [tasks.create_task(client.run()) for client in clients]
             await self._break_things()
@@ -182,8 +188,8 @@ class Owner(Client):
                 break
         answer = await self.ask(METADATA, 12, wire.metadata_request([TOPIC]))
         self.world.topic_id = answer.topics[0].topic_id
-        change = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
-        resource = {"resource_type": GROUP_RESOURCE, "resource_name": GROUP, "configs": [change]}
+        changes = [{"name": name, "config_operation": 0, "value": text} for name, text in self.world.group.items()]
+        resource = {"resource_type": GROUP_RESOURCE, "resource_name": GROUP, "configs": changes}
         request = {"resources": [resource], "validate_only": False}
         while (await self.ask(INCREMENTAL_ALTER_CONFIGS, 1, request)).responses[0].error_code:
             pass
@@ -294,8 +300,12 @@ class Worker(Client):
             self.world.history.deliver(job, count, sent_s=sent_s, incarnations=self.world.incarnations)
         return jobs
 
+    def _say(self) -> int:
+        """What becomes of a job."""
+        return RELEASE if self.random.random() < 0.1 and not self.world.is_calm else ACCEPT
+
     async def _acknowledge(self, jobs: dict[Job, int], epoch: int, sent_s: float) -> bool:
-        kinds = {job: RELEASE if self.random.random() < 0.1 and not self.world.is_calm else ACCEPT for job in jobs}
+        kinds = {job: self._say() for job in jobs}
         partitions = [
             {
                 "partition_index": index,
@@ -326,8 +336,10 @@ class Worker(Client):
             if each.error_code == INVALID_RECORD_STATE:
                 history.refuse(said, sent_s=sent_s, now_s=self.world.now_s())
             for job in said:
-                if not each.error_code and kinds[job] == ACCEPT:
+                if not each.error_code and kinds[job] in (ACCEPT, REJECT):
                     history.accept(job, now_s=self.world.now_s())
+                if not each.error_code and kinds[job] == REJECT:
+                    history.rejected.add(job)
         return True
 
 

@@ -6,6 +6,7 @@ checked each time: it must be one that takes dead letters, since whoever writes 
 A letter that would be too large for its topic goes without its record, and says only where that is.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -36,6 +37,8 @@ from barnabas.services.topics import DEFAULT, Topics
 MAX_LETTERS: Final = 500
 """In one batch: more take several."""
 READ_BYTES: Final = 1024 * 1024
+AT_ONCE: Final = 16
+"""Batches that are read and written at the same time, of all share partitions: they are in memory."""
 TIMEOUT_MS: Final = 15_000
 _RECORD_OVERHEAD: Final = 40  # at most, of a record: its lengths, its time, its offset
 _HEADER_OVERHEAD: Final = 10
@@ -71,9 +74,14 @@ class DeadLetters:
         self._others = others
         self._offload = offload
         self._clock = clock
+        self._turn = asyncio.Semaphore(AT_ONCE)
 
     async def write(self, group: str, partition: Partition, wanted: LetterRange, settings: LetterSettings) -> int:
         """Write the letters of a range, or of its beginning; the last offset whose letter is written."""
+        async with self._turn:
+            return await self._write(group, partition, wanted, settings)
+
+    async def _write(self, group: str, partition: Partition, wanted: LetterRange, settings: LetterSettings) -> int:
         topic = await self._find(settings.topic)
         wanted = wanted._replace(last=min(wanted.last, wanted.first + MAX_LETTERS - 1))
         read = _Read({}, wanted.last)

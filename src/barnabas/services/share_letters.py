@@ -7,7 +7,7 @@ stays until it is. What is wrong is logged once, and again when it changes or ea
 import asyncio
 from typing import Final, Protocol
 
-from barnabas.core.errors import BarnabasError, NotLeaderOrFollower
+from barnabas.core.errors import BarnabasError
 from barnabas.core.groups.settings import LetterSettings, ShareConfig
 from barnabas.core.groups.share.partition import SharePartition
 from barnabas.core.groups.share.persisted import ShareKey
@@ -77,10 +77,14 @@ class ShareLetters:
         while led.is_current:
             try:
                 wanted = self._next()
-                if wanted is None:
+                if wanted is not None:
+                    is_written = await self._write(wanted, led.config.letters)
+                elif led.share.window.archiving:
+                    led.changed()  # that they are to be written is not written yet
+                    is_written = False
+                else:
                     return
-                is_written = await self._write(wanted, led.config.letters)
-            except NotLeaderOrFollower:  # for good, or for as long as this node does not know whether it leads
+            except BarnabasError:  # it is used no more, or this node does not know for now whether it leads
                 is_written = False
             if not is_written:
                 await asyncio.sleep(self._retry_s)

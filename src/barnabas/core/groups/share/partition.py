@@ -354,13 +354,24 @@ class SharePartition:
     def next_letters(self, *, limits: ShareLimits, max_records: int) -> LetterRange | None:
         """The first records whose letters are to be written; None if there are none.
 
+        Not before it is written that they are: else whoever leads next could deliver a record that has its letter.
         After a load nobody knows why: what was delivered as often as it may be is taken for that.
         """
         if not self.window.archiving:
             return None
-        span = next(each for each in self.window if each.state is State.ARCHIVING)
+        archiving = (each for each in self.window if each.state is State.ARCHIVING)
+        span = next((each for each in archiving if not self._is_unwritten(each)), None)
+        if span is None:
+            return None
         cause = span.cause or (Cause.LIMIT if span.count >= limits.delivery_limit else Cause.REJECTED)
         return LetterRange(span.first, min(span.last, span.first + max_records - 1), span.count, cause)
+
+    def _is_unwritten(self, span: Span) -> bool:
+        return any(
+            first <= span.last and last >= span.first
+            for ranges in (self._dirty, *self._settling.values())
+            for first, last in ranges
+        )
 
     def end_letters(self, first: int, last: int) -> None:
         """The letters of a range are written, or nobody wants them any more: it is finished."""

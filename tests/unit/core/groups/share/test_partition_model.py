@@ -216,10 +216,12 @@ class ShareMachine(RuleBasedStateMachine):
         wanted = self.partition.next_letters(limits=self.limits, max_records=most)
         left = sorted(offset for offset, each in self.kept.items() if each.state == "archiving")
         if wanted is None:
-            assert left == []
+            assert left == [] or self.writing is not None or self.partition.must_write
             return
-        assert wanted.first == left[0]
+        assert wanted.first in left
         for offset in range(wanted.first, wanted.last + 1):
+            assert self.kept[offset].state == "archiving"
+            assert self.written.states[offset][0] is Persisted.ARCHIVING  # whoever leads next does not deliver it
             assert self.kept[offset].count == wanted.delivery_count
             assert self.kept[offset].cause in (wanted.cause, None)
         if is_written:

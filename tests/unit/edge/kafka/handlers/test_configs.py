@@ -302,6 +302,8 @@ def test_what_has_settings_is_listed() -> None:
 
 
 SHARE_DEFAULTS = {
+    "errors.deadletterqueue.copy.record.enable": ("false", 5),
+    "errors.deadletterqueue.topic.name": ("", 5),
     "share.auto.offset.reset": ("latest", 5),
     "share.delivery.count.limit": ("5", 5),
     "share.heartbeat.interval.ms": ("5000", 5),
@@ -309,6 +311,9 @@ SHARE_DEFAULTS = {
     "share.partition.max.record.locks": ("2000", 5),
     "share.record.lock.duration.ms": ("30000", 5),
     "share.renew.acknowledge.enable": ("true", 5),
+    "share.partition.max.waiting.records": ("10000", 5),
+    "share.retry.backoff.max.ms": ("60000", 5),
+    "share.retry.backoff.ms": ("0", 5),
     "share.session.timeout.ms": ("45000", 5),
 }
 
