@@ -69,7 +69,7 @@ def _check_metrics(config: BrokerConfig) -> None:
         return
     raise InvalidConfig(
         f"http.listener is {config.http.http_listener}, and nobody could log in to read /metrics there: clients of "
-        "this node have no passwords. Write a token for it to a file (openssl rand -hex 32) and set metrics.token.file, "
+        "this node have no passwords. Write a token to a file (openssl rand -hex 32) and set metrics.token.file, "
         "listen on 127.0.0.1 alone, or set metrics.authentication=none, or allow.anonymous=true, if the network itself "
         "keeps others out"
     )

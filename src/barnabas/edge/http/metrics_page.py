@@ -24,6 +24,8 @@ many. Client ids are no labels: there is no end to them.
 The lag of a group is told by the node that coordinates it, measured every 15 seconds. Markers of transactions are no
 lag. The lag in seconds is the age of the first record that the group has not read, by its timestamp.
 
+Beyond this machine who reads them has to log in: [who may](http.md#who-may-read-the-metrics).
+
 `deploy/prometheus` has a configuration and alerts, `deploy/grafana/barnabas.json` a dashboard.
 """
 
