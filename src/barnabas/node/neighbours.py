@@ -54,6 +54,8 @@ class Neighbours:
     ) -> None:
         quorum, node_id = config.quorum, config.node_id
         loop, client_id = asyncio.get_running_loop(), f"barnabas-node-{node_id}"
+        for listener in (listener_of(config), broker_listener_of(config)):
+            security.check_super_user(listener)
         way = security.peers_of(listener_of(config), is_for_controllers=True)
         self._peers = Peers(tasks, loop, dice, LIMITS, client_id=client_id, **way._asdict())
         way = security.peers_of(broker_listener_of(config), is_for_controllers=False)

@@ -66,8 +66,8 @@ def _check_metrics(config: BrokerConfig) -> None:
     if any(config.protocol_of(name) in (SASL_PLAINTEXT, SASL_SSL) for name in clients):
         return
     raise InvalidConfig(
-        f"http.listener is {config.http.http_listener}, and nobody could log in to read /metrics there: clients of this "
-        "node have no passwords. Write a token for it to a file (openssl rand -hex 32) and set metrics.token.file, "
+        f"http.listener is {config.http.http_listener}, and nobody could log in to read /metrics there: clients of "
+        "this node have no passwords. Write a token to a file (openssl rand -hex 32) and set metrics.token.file, "
         "listen on 127.0.0.1 alone, or set metrics.authentication=none, or allow.anonymous=true, if the network itself "
         "keeps others out"
     )
@@ -150,6 +150,32 @@ class NodeSecurity:
 
             authenticate = NodeLogin(self._secret, user, mechanism, self._ports.dice)
         return PeerSecurity(tls, authenticate)
+
+    def check_super_user(self, listener: str) -> None:
+        """Refuse a node that the others would not let do its work: known by no secret, it has to be a super user."""
+        config, protocol = self._config, self._config.protocol_of(listener)
+        access = config.access
+        if access.authorizer_class_name is None or access.allow_everyone_if_no_acl_found:
+            return
+        from barnabas.core.access.certificates import parse_mapping_rules, user_of  # noqa: PLC0415 - few nodes need it
+        from barnabas.runtime.tls import own_subject  # noqa: PLC0415
+        from barnabas.services.formation import place_of  # noqa: PLC0415
+        from barnabas.services.session import ANONYMOUS, Principal  # noqa: PLC0415
+
+        if place_of(config).is_alone or protocol in (SASL_PLAINTEXT, SASL_SSL):
+            return
+        tls = _tls_config(config, listener)
+        subject = own_subject(tls) if protocol == SSL and tls.client_auth != "none" else None
+        rules = parse_mapping_rules(config.security_of(listener).ssl_principal_mapping_rules)
+        principal = ANONYMOUS if subject is None else Principal("User", user_of(subject, rules))
+        if str(principal) not in access.super_user_names:
+            by = "which does not ask who they are" if subject is None else "by its certificate"
+            raise InvalidConfig(
+                f"this node is {principal} to the others on the listener {listener}, {by}, and {principal} is not in "
+                "super.users: with an authorizer they would refuse its work. Name all nodes in super.users, on every "
+                "node, with a ; between them (ssl.principal.mapping.rules makes names shorter; an ACL would not do, "
+                "since nodes need it to read where it is), or have nodes log in with SASL and cluster.secret.file"
+            )
 
     def begin(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Begin to look at the files of certificates regularly, if there are any."""

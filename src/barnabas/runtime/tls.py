@@ -92,6 +92,21 @@ def subject_of(tls: ssl.SSLObject | None) -> str | None:
     return x509.load_der_x509_certificate(data).subject.rfc4514_string()
 
 
+def own_subject(config: TlsConfig) -> str | None:
+    """The distinguished name by which other nodes know this one; None if it shows them no certificate."""
+    if config.certificate_chain:
+        data = config.certificate_chain.encode()
+    elif config.keystore_file:
+        data = _read(config.keystore_file, "ssl.keystore.location")
+        if config.is_keystore_pkcs12:
+            data = _pem_of_keystore(data, config)
+    else:
+        return None
+    from cryptography import x509  # noqa: PLC0415 - as above
+
+    return x509.load_pem_x509_certificates(data)[0].subject.rfc4514_string()
+
+
 def _stamps(files: Sequence[str]) -> list[tuple[int, int, int]]:
     found = []
     for file in files:

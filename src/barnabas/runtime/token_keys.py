@@ -78,10 +78,7 @@ class TokenKeys:
         from joserfc.errors import JoseError  # noqa: PLC0415 - few need it, and it takes long to import
         from joserfc.jwk import KeySet  # noqa: PLC0415
 
-        if self._path is not None:
-            data = self._path.read_bytes()[: MAX_BYTES + 1]
-        else:
-            data = _fetched(self._url)
+        data = _fetched(self._url) if self._path is None else self._path.read_bytes()[: MAX_BYTES + 1]
         if len(data) > MAX_BYTES:
             raise ValueError(f"it has more than {MAX_BYTES} bytes")
         try:

@@ -24,10 +24,10 @@ OF_NODES: Final = {
     ResourceType.GROUP: (Operation.READ, Operation.DESCRIBE, Operation.DELETE),
     ResourceType.TRANSACTIONAL_ID: (Operation.DESCRIBE,),
 }
-"""What the nodes of the cluster may do: their work; reading what they have replicas of, to repair them; and what callers
-over HTTP and gRPC ask of one node, which has authorized them, and another one carries out, since it leads a topic,
-coordinates a group or a transactional id, or has the settings and directories that are asked for. What changes the
-cluster is not in it: that goes to the controller in an envelope, in the caller's name.
+"""What the nodes of the cluster may do: their work; reading what they have replicas of, to repair them; and what
+callers over HTTP and gRPC ask of one node, which has authorized them, and another one carries out, since it leads a
+topic, coordinates a group or a transactional id, or has the settings and directories that are asked for. What changes
+the cluster is not in it: that goes to the controller in an envelope, in the caller's name.
 """
 OF_NODES_THEMSELVES: Final = {ResourceType.CLUSTER: (Operation.CREATE,)}
 """What a node may do that asks the controller for it in its own name, in an envelope: create the topics that groups and

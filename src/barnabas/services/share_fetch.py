@@ -18,8 +18,8 @@ from barnabas.core.errors import (
     ShareSessionLimitReached,
 )
 from barnabas.core.fetched import FetchPartition
-from barnabas.core.groups.share.messages import MAX_MEMBER_ID
 from barnabas.core.groups.share.acknowledging import check_acks
+from barnabas.core.groups.share.messages import MAX_MEMBER_ID
 from barnabas.core.groups.share.partition import Acquired, LogBatch, Wanted
 from barnabas.core.groups.share.persisted import ShareKey
 from barnabas.core.records.batch import BatchHeader, Buffer, read_header

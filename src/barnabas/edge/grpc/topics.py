@@ -1,7 +1,7 @@
 """CreateTopic, DeleteTopic, ListTopics, DescribeTopic and Watch.
 
-Only the active controller creates and deletes: it is asked in Kafka's words and in the caller's name, also if it is this
-node, which answers when it has applied the change.
+Only the active controller creates and deletes: it is asked in Kafka's words and in the caller's name, even if it is
+this node, which answers when it has applied the change.
 """
 
 import asyncio

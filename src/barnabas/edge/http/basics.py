@@ -32,17 +32,18 @@ class Basics:
         if path == "/readyz":
             found = readiness_of(self.broker())
             return PlainAnswer(200 if found.is_ready else 503, JSON, readiness_body(found))
-        if path == "/metrics" and self.exposition is not None:
-            refusal = None if self.metrics_access is None else await self.metrics_access.refuse(asked)
-            if refusal is not None:
-                return refusal
-            wanted = asked.query.get("partitions", ())
-            has_partitions = wanted[0].lower() in TRUE if wanted else self.has_partitions
-            form = Form(has_partitions=has_partitions, is_open="application/openmetrics-text" in asked.accept)
-            return PlainAnswer(200, OPEN_METRICS if form.is_open else TEXT, await self.exposition.text(form))
         if path == "/metrics":
-            return PlainAnswer(503, JSON, b'{"message":"the node is starting"}')
+            if self.exposition is None:
+                return PlainAnswer(503, JSON, b'{"message":"the node is starting"}')
+            refusal = None if self.metrics_access is None else await self.metrics_access.refuse(asked)
+            return refusal or await self._metrics(self.exposition, asked)
         if path.startswith("/api/") and self.is_api_coming:
             return PlainAnswer(503, JSON, b'{"message":"the node is starting: try again in a moment"}')
         words = b'{"message":"there is nothing here; see /metrics, /healthz, /readyz, and /api/v1 where it is on"}'
         return PlainAnswer(404, JSON, words)
+
+    async def _metrics(self, exposition: Exposition, asked: PlainRequest) -> PlainAnswer:
+        wanted = asked.query.get("partitions", ())
+        has_partitions = wanted[0].lower() in TRUE if wanted else self.has_partitions
+        form = Form(has_partitions=has_partitions, is_open="application/openmetrics-text" in asked.accept)
+        return PlainAnswer(200, OPEN_METRICS if form.is_open else TEXT, await exposition.text(form))

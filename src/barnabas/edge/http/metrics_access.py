@@ -52,9 +52,8 @@ class MetricsAccess:
         """What somebody hears who may not; None for who may."""
         scheme, _, credentials = asked.authorization.partition(" ")
         scheme, credentials = scheme.lower(), credentials.strip()
-        if scheme == "bearer" and self._token is not None:
-            if hmac.compare_digest(credentials.encode(), self._token):
-                return None
+        if scheme == "bearer" and self._is_token(credentials):
+            return None
         if scheme not in ("basic", "bearer") or not credentials or self._login is None:
             return _UNKNOWN
         if not self._is_private:
@@ -66,6 +65,9 @@ class MetricsAccess:
         session = Session(listener=LISTENER, peer=asked.peer, local=("", 0))
         session.principal, session.request = identity.principal, "metrics"
         return None if self._access.allows(session, Operation.DESCRIBE, CLUSTER) else _DENIED
+
+    def _is_token(self, text: str) -> bool:
+        return self._token is not None and hmac.compare_digest(text.encode(), self._token)
 
     async def _identify(self, login: Login, scheme: str, credentials: str, peer: tuple[str, int]) -> Identity:
         if scheme == "basic":

@@ -28,6 +28,8 @@ looks for them further than 16 KiB after the committed offset. `barnabas group d
 pipelines count in the same way. The lag in seconds is the age of the first record that the group has not read, by its
 timestamp.
 
+Beyond this machine who reads them has to log in: [who may](http.md#who-may-read-the-metrics).
+
 `deploy/prometheus` has a configuration and alerts, `deploy/grafana/barnabas.json` a dashboard.
 """
 

@@ -14,6 +14,7 @@ from barnabas.core.errors import BarnabasError, DuplicateBrokerRegistration, Inc
 from barnabas.core.metadata.brokers import Heartbeat, HeartbeatReply, Registration
 from barnabas.core.metadata.isr import IsrChange
 from barnabas.runtime.controller_link import ControllerLink
+from barnabas.runtime.raft_driver.strangers import NOT_LET_IN
 from barnabas.wire.apis import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, BROKER_HEARTBEAT, BROKER_REGISTRATION
 from barnabas.wire.writing import Values
 
@@ -55,6 +56,7 @@ _OF_PARTITIONS: Final[dict[int, type[BarnabasError]]] = {
 }
 _UNANSWERED: Final = -1
 _WHY: Final = {
+    core_errors.ClusterAuthorizationFailed: f"the controllers do not let this node act as one. {NOT_LET_IN}",
     DuplicateBrokerRegistration: "another broker {node_id} is running; give this one another node.id",
     InconsistentClusterId: "the controllers are those of another cluster than this node belongs to; look at "
     "controller.quorum.bootstrap.servers, and at the data directory",

@@ -8,7 +8,7 @@ servers, of which only the address is known, have negative ids.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from barnabas.core.errors import BarnabasError
+from barnabas.core.errors import BarnabasError, ClusterAuthorizationFailed
 from barnabas.core.raft.messages import FetchRequest, FetchSnapshotRequest, Request
 from barnabas.core.raft.state import FIRST_BOOTSTRAP_ID
 from barnabas.core.raft.voters import Voter, VoterEndpoint, VoterSet
@@ -16,6 +16,7 @@ from barnabas.runtime.peers import Peer, Peers
 from barnabas.runtime.peers.channel import Address
 from barnabas.runtime.raft_driver import wire_answers, wire_requests
 from barnabas.runtime.raft_driver.ports import Answer, Identity
+from barnabas.runtime.raft_driver.strangers import tell_not_let_in
 from barnabas.runtime.raft_driver.wire_answers import LeaderAt
 from barnabas.wire.apis import API_VERSIONS, DESCRIBE_CLUSTER, Api
 from barnabas.wire.writing import Values
@@ -50,6 +51,7 @@ class WirePeers:
         """Where this node itself listens for controllers."""
         self._voters_at: dict[int, VoterEndpoint] = {}
         self._known: dict[int, Address] = {}
+        self._refusing: set[int] = set()  # nodes that do not know this one as a node
 
     async def ask(self, to: int, request: Request) -> Answer:
         """The answer of a node; see `QuorumPeers`."""
@@ -61,10 +63,19 @@ class WirePeers:
             purpose=_purpose(request),
             min_version=outgoing.min_version,
         )
+        self._note_right(to, message.error_code)
         answer, leader = wire_answers.read(request, message)
         if leader is not None:
             self.note_leader(leader)
         return answer
+
+    def _note_right(self, to: int, code: int) -> None:
+        """Say once that a node refuses this one as one of its cluster: nothing else would tell why nobody leads."""
+        if code != ClusterAuthorizationFailed.kafka_code:
+            self._refusing.discard(to)
+        elif to not in self._refusing:
+            self._refusing.add(to)
+            tell_not_let_in(self._address_of(to))
 
     async def call(self, to: int, api: Api, values: Values) -> Any:
         """Ask a node for what is not of Raft itself."""
@@ -90,14 +101,17 @@ class WirePeers:
 
     async def identify(self, to: int) -> Identity:
         """Who a node is, as it says itself."""
-        peer = self._peer(to)
-        where = "an unknown address" if peer.address is None else f"{peer.address[0]}:{peer.address[1]}"
-        address = where if to <= FIRST_BOOTSTRAP_ID else f"{where} (node {to})"
+        address = self._address_of(to)
         try:
             answer = await self.call(to, DESCRIBE_CLUSTER, {"endpoint_type": _CONTROLLERS})
         except BarnabasError:
             return Identity(address)
         return Identity(address, str(answer.cluster_id) or None)
+
+    def _address_of(self, to: int) -> str:
+        found = self._peer(to).address
+        where = "an unknown address" if found is None else f"{found[0]}:{found[1]}"
+        return where if to <= FIRST_BOOTSTRAP_ID else f"{where} (node {to})"
 
     def _peer(self, to: int) -> Peer:
         if to > FIRST_BOOTSTRAP_ID:

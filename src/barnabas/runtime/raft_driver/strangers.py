@@ -1,11 +1,24 @@
 """What an operator hears when a controller belongs to another cluster, and when that ends the node."""
 
+from typing import Final
+
 from barnabas.core.errors import InconsistentClusterId
 from barnabas.core.raft.output import Stranger
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.raft_driver.ports import QuorumPeers
 
 log = get_logger("barnabas.quorum")
+
+
+NOT_LET_IN: Final = (
+    "Nodes that show certificates are known by them, as ssl.principal.mapping.rules has it: name each of them in "
+    "super.users, on every node. Nodes that log in need the same cluster.secret.file"
+)
+
+
+def tell_not_let_in(node: str) -> None:
+    """Say that a controller does not know this node as one, and what to do."""
+    log.error("the controller at %s does not let this node act as one of its cluster. %s", node, NOT_LET_IN)
 
 
 async def tell_stranger(stranger: Stranger, peers: QuorumPeers, *, cluster_id: str) -> None:

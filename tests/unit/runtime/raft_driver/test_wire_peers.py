@@ -20,7 +20,7 @@ from barnabas.core.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.runtime.peers import Peers
 from barnabas.runtime.peers.channel import Address
 from barnabas.runtime.raft_driver.peers import WirePeers, choose_endpoint
-from barnabas.runtime.raft_driver.wire_answers import LeaderAt
+from barnabas.runtime.raft_driver.wire_answers import LeaderAt, RefusedByPeer
 from barnabas.wire.apis import FETCH
 from barnabas.wire.reading import read_struct
 from barnabas.wire.reading_values import Body
@@ -41,6 +41,7 @@ class FakePeers:
         self.moved: list[tuple[int, str, int]] = []
         self.asked: list[tuple[object, int, str]] = []
         self.closed: list[Address] = []
+        self.code = 0
 
     def move(self, node_id: int, host: str, port: int) -> None:
         self.moved.append((node_id, host, port))
@@ -59,6 +60,7 @@ class FakePeer:
     def __init__(self, peers: FakePeers, target: int | Address) -> None:
         self._peers = peers
         self._target = target
+        self.address = ("two", 9093)
 
     async def call(self, api_key: int, values: Any, *, timeout_s: float, purpose: str, min_version: int = 0) -> Any:
         assert timeout_s > 0
@@ -69,6 +71,7 @@ class FakePeer:
         leader = {"leader_id": 3, "leader_epoch": 6}
         partition = {"error_code": 6, "current_leader": leader, "records": b""}
         answer = {
+            "error_code": self._peers.code,
             "responses": [{"partitions": [partition]}],
             "node_endpoints": [{"node_id": 3, "host": "three", "port": 9093}],
         }
@@ -105,6 +108,26 @@ def voters(host: str, listener: str = "CONTROLLER") -> VoterSet:
     return VoterSet.of(
         [Voter(ME, (VoterEndpoint(listener, "me", 9093),)), Voter(OTHER, (VoterEndpoint(listener, host, 9093),))]
     )
+
+
+def test_a_node_that_others_do_not_let_in_says_so_once_and_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        fake = FakePeers()
+        peers = new_peers(fake)
+        fake.code = 31
+        for _ in range(3):
+            with pytest.raises(RefusedByPeer):
+                await peers.ask(2, FETCHING)
+        assert caplog.text.count("the controller at two:9093 (node 2) does not let this node act as one") == 1
+        assert "name each of them in super.users, on every node" in caplog.text
+        fake.code = 0
+        await peers.ask(2, FETCHING)
+        fake.code = 31
+        with pytest.raises(RefusedByPeer):
+            await peers.ask(2, FETCHING)
+        assert caplog.text.count("does not let this node act as one") == 2
+
+    asyncio.run(scenario())
 
 
 def test_voters_are_where_the_set_says_that_rules() -> None:
