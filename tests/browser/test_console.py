@@ -189,6 +189,10 @@ def test_users_acls_and_quotas_are_added_and_deleted(window: Browser) -> None:
             window.wait_for(name)
             window.click("tbody tr")
             window.type("[data-is=typed-name]", name)
+            wait_until(
+                lambda: not window.run("return [...document.querySelectorAll('.q-dialog button')].at(-1).disabled"),
+                "it can be deleted",
+            )
             window.click_text("Delete", css=".q-dialog button")
             wait_until(lambda seen=seen: seen not in window.text(), f"{name} is deleted")  # type: ignore[misc]
             assert window.run("return window.wasHit") is None

@@ -126,6 +126,15 @@ class View:
         """What the API answered a moment ago, to anybody like this one."""
         return await self.api.shared(path, answer, token=self.token)
 
+    async def history(self, path: str) -> models.Series:
+        """What the nodes remember of something."""
+        return await self.api.history(path, token=self.token)
+
+    def whose(self, cluster: models.Cluster) -> str:
+        """Of which nodes the charts are, for their headings."""
+        count = len(self.api.urls)
+        return "" if count >= cluster.counts.nodes else " of this node" if count == 1 else f" of {count} nodes"
+
     async def send(self, method: str, path: str, answer: type[T], body: Any = None, params: Params | None = None) -> T:
         """Have the API change something, or say what would change."""
         return await self.api.call(method, path, answer, token=self.token, body=body, params=params)
