@@ -80,8 +80,17 @@ class Browser:
         return str(found[ELEMENT])
 
     def click(self, css: str) -> None:
-        """Click on an element."""
-        self.command("POST", f"/element/{self.find(css)}/click")
+        """Click on an element, once it stays where it is: a click goes to a place, which it may have left by then."""
+        found = {ELEMENT: self.find(css)}
+        place = "const box = arguments[0].getBoundingClientRect(); return [box.x, box.y, box.width, box.height]"
+        seen: list[Any] = []
+
+        def rests() -> bool:
+            seen.append(self.run(place, found))
+            return len(seen) > 1 and seen[-1] == seen[-2]
+
+        wait_until(rests, f"{css} stays where it is")
+        self.command("POST", f"/element/{found[ELEMENT]}/click")
 
     def click_text(self, text: str, *, css: str = "button") -> None:
         """Click on the last of the elements with this text: the one on top."""

@@ -21,6 +21,9 @@ PAGES = {
     "group": "/group?name=billing",
     "nodes": "/nodes",
     "transactions": "/transactions",
+    "users": "/access",
+    "acls": "/access/acls",
+    "quotas": "/access/quotas",
     "no-topics": "/topics?search=nothing",
 }
 SHOWN = ("console-overview-light.png", "console-messages-dark.png", "console-message-light.png")

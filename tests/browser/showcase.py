@@ -16,15 +16,17 @@ from tests.browser.driver import free_port, wait_until
 
 EVIL: Final = "<script>window.wasHit=1</script><img src=x onerror=window.wasHit=1>\"'`"
 EVIL_GROUP: Final = "<img src=x onerror=window.wasHit=1>'\""
+EVIL_USER: Final = "<img src=x onerror=window.wasHit=1>"
 EVIL_CLIENT: Final = "<b onmouseover=window.wasHit=1>client</b>"
 SETTINGS: Final = {"http.listener": "127.0.0.1:0", "broker.rack": "west"}
 
 
 @contextmanager
-def console(api_url: str) -> Iterator[str]:
+def console(api_url: str, *more: str) -> Iterator[str]:
     """A console process for a node; where it is."""
     port = free_port()
     command = [sys.executable, "-m", "barnabas.cli.main", "console", "--api", api_url, "--listen", f"127.0.0.1:{port}"]
+    command += more
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("NICEGUI", "PYTEST"))}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
     try:

@@ -1,5 +1,6 @@
 """The console as a process of its own, on a node with real data: its pages, and in a browser what is done with them."""
 
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from confluent_kafka import Producer
 from barnabas import EmbeddedBroker
 from tests.browser.driver import CHROMIUM, DRIVER, ENTER, MISSING, Browser, browser, free_port, wait_until
 from tests.browser.fake_api import PASSWORD, FakeApi
-from tests.browser.showcase import EVIL, EVIL_GROUP, SETTINGS, console, fill, fill_oddly, wait_for_api
+from tests.browser.showcase import EVIL, EVIL_GROUP, EVIL_USER, SETTINGS, console, fill, fill_oddly, wait_for_api
 
 pytestmark = pytest.mark.xdist_group("console")
 in_browser = pytest.mark.skipif(
@@ -32,6 +33,9 @@ PAGES = (
     ("/group?name=billing", "Held by"),
     ("/nodes", "Replica map"),
     ("/transactions", "transfers-1"),
+    ("/access", "No user logs in with a password"),
+    ("/access/acls", "ACLs are off"),
+    ("/access/quotas", "There are no quotas here"),
 )
 
 
@@ -110,14 +114,88 @@ def test_serve_starts_the_console_with_the_node_and_stops_it(tmp_path: Path) -> 
         assert node.stdout is not None
         try:
             assert "is ready on" in node.stdout.readline()
-            assert f"the console is ready on http://127.0.0.1:{port}" in node.stdout.readline()
             at = f"http://127.0.0.1:{port}"
+            assert httpx.get(at, trust_env=False, timeout=30).status_code == 200  # at once
+            assert f"the console is ready on {at}" in node.stdout.readline()
             wait_until(lambda: "Under-replicated" in text_at(at), "the overview is shown")
         finally:
             node.terminate()
         assert node.wait(30) == 0
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"http://127.0.0.1:{port}", trust_env=False)
+
+
+def test_below_a_root_path_every_address_has_it(broker: EmbeddedBroker) -> None:
+    with console(broker.http, "--root-path", "/bus") as at:
+        for path in ("/bus/topics", "/topics"):  # of a proxy that leaves the path as it is, and of one that does not
+            page = httpx.get(at + path, trust_env=False, timeout=30).text
+            assert "orders" in page
+            assert "/bus/_nicegui/" in page
+            assert '"/_nicegui/' not in page
+        socket = f"{at}/bus/_nicegui_ws/socket.io/?EIO=4&transport=polling"
+        assert httpx.get(socket, trust_env=False).status_code == 200
+
+
+@in_browser
+def test_below_a_root_path_links_lead_below_it(broker: EmbeddedBroker, window: Browser) -> None:
+    with console(broker.http, "--root-path", "/bus") as at:
+        window.go(f"{at}/bus/topics")
+        window.wait_for("orders")
+        window.click_text("orders", css="a")
+        window.wait_for("End offset")
+        assert window.run("return location.pathname") == "/bus/topics/orders"
+        window.click_text("Groups", css="a")
+        window.wait_for("billing")
+        assert window.run("return location.pathname") == "/bus/groups"
+        window.type("[data-is=search]", "bill" + ENTER)
+        wait_until(lambda: window.run("return location.search") == "?search=bill", "the address has the filter")
+        assert window.run("return location.pathname") == "/bus/groups"
+
+
+@in_browser
+def test_shown_messages_are_exported(at: str, window: Browser, tmp_path: Path) -> None:
+    directory = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    window.command("POST", "/goog/cdp/execute", cmd="Browser.setDownloadBehavior", params=directory)
+    window.go(f"{at}/topics/odd/messages?from=oldest")
+    window.wait_for("all is read")
+    for name, file in (("JSON lines", "odd.jsonl"), ("CSV", "odd.csv")):
+        window.click("[data-is=export]")
+        window.click_text(name, css=".q-item")
+        wait_until((tmp_path / file).exists, f"{file} is there")
+    shown = (tmp_path / "odd.jsonl").read_text().splitlines()
+    assert json.loads(shown[0])["value"]["data"] == EVIL
+    assert "THE END" in shown[2]
+    assert "THE END" in (tmp_path / "odd.csv").read_text()
+
+
+@in_browser
+def test_users_acls_and_quotas_are_added_and_deleted(window: Browser) -> None:
+    settings = {**SETTINGS, "authorizer.class.name": "acl", "super.users": "User:ANONYMOUS"}
+    with EmbeddedBroker(settings) as broker, console(broker.http) as at:
+        wait_for_api(broker)
+        for path, typed, seen, name in (
+            ("/access", {"user-name": EVIL_USER, "user-password": "secret"}, "SCRAM-SHA-512 (4096", EVIL_USER),
+            ("/access/acls", {"principal": "User:ada", "resource": "orders"}, "topic orders", "User:ada"),
+            ("/access/quotas", {"quota-user": "ada", "limits": "producer_byte_rate=1000"}, "rate=1000", "user ada"),
+        ):
+            window.go(at + path)
+            window.click("[data-is=add]")
+            for field, text in typed.items():
+                window.type(f"[data-is={field}]", text)
+            window.click("[data-is=preview]")
+            window.wait_for("Would be done")
+            window.click("[data-is=apply]")
+            window.wait_for(seen)
+            window.wait_for(name)
+            window.click("tbody tr")
+            window.type("[data-is=typed-name]", name)
+            wait_until(
+                lambda: not window.run("return [...document.querySelectorAll('.q-dialog button')].at(-1).disabled"),
+                "it can be deleted",
+            )
+            window.click_text("Delete", css=".q-dialog button")
+            wait_until(lambda seen=seen: seen not in window.text(), f"{name} is deleted")  # type: ignore[misc]
+            assert window.run("return window.wasHit") is None
 
 
 @in_browser
@@ -127,8 +205,11 @@ def test_what_is_in_records_and_names_is_text_and_never_markup_or_code(at: str, 
     for row in range(3):
         window.run("document.querySelectorAll('tbody tr')[arguments[0]].click()", row)
         window.wait_for("Copy as command")
+        # Each form has a height of its own, which moves the button that closes the dialog.
         window.click_text("Hex")
+        window.wait_for("00000000  ")
         window.click_text("JSON")
+        wait_until(lambda: "00000000  " not in window.text(), "it is shown as JSON")
         window.click("[aria-label=Close]")
         wait_until(lambda: "Copy as command" not in window.text(), "the dialog is closed")
         assert window.run("return window.wasHit") is None

@@ -14,6 +14,7 @@ import httpx
 import msgspec
 
 from barnabas.console import models
+from barnabas.console.merging import merged
 
 TIMEOUT_S: Final = 15.0
 KEPT_S: Final = 2.0
@@ -91,11 +92,12 @@ class Api:
         token: str | None = None,
         params: Params | None = None,
         body: Any = None,
+        at: str | None = None,
     ) -> T:
-        """One call; raises `ApiError` for a refusal."""
+        """One call, to one of the nodes or to the one at an address; raises `ApiError` for a refusal."""
         content = None if body is None else msgspec.json.encode(body)
         headers = _headers(token) | ({} if body is None else {"Content-Type": "application/json"})
-        asked = [self.url]
+        asked = [at or self.url]
         while True:
             try:
                 response = await self._client.request(
@@ -103,23 +105,35 @@ class Api:
                 )
                 break
             except (httpx.HTTPError, httpx.InvalidURL) as error:
-                self._turn_from(asked[-1])
+                if at is None:
+                    self._turn_from(asked[-1])
                 # What may have arrived is not sent again, unless it changes nothing.
-                if self.url in asked or not (method == "GET" or isinstance(error, NOT_SENT)):
+                if at is not None or self.url in asked or not (method == "GET" or isinstance(error, NOT_SENT)):
                     raise Unavailable(f"{' and '.join(asked)} does not answer: {_reason(error)}") from None
             asked.append(self.url)
         if response.status_code >= 400:
             raise refusal_of(response.status_code, response.content)
         return read(response.content, answer)
 
-    async def shared(self, path: str, answer: type[T], *, token: str | None = None) -> T:
+    async def history(self, path: str, *, token: str | None = None) -> models.Series:
+        """What all nodes remember of something; of those that do not answer, or refuse, nothing."""
+        asked = (self.shared(path, models.Series, token=token, at=url) for url in self.urls)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        found = [each for each in answers if isinstance(each, models.Series)]
+        for each in answers:
+            if isinstance(each, BaseException) and not (found and isinstance(each, ApiError)):
+                raise each
+        return merged(found)
+
+    async def shared(self, path: str, answer: type[T], *, token: str | None = None, at: str | None = None) -> T:
         """What a GET answers, which all that ask within a moment share."""
         loop = asyncio.get_running_loop()
-        kept = self._kept.get((token, path))
+        key = (token, f"{at or ''}{path}")
+        kept = self._kept.get(key)
         if kept is None or loop.time() - kept.at > KEPT_S or kept.answer.cancelled():
             self._forget_old(loop.time())
-            asked = asyncio.ensure_future(self.call("GET", path, answer, token=token))
-            kept = self._kept[token, path] = _Kept(loop.time(), asked)
+            asked = asyncio.ensure_future(self.call("GET", path, answer, token=token, at=at))
+            kept = self._kept[key] = _Kept(loop.time(), asked)
         found: T = await asyncio.shield(kept.answer)
         return found
 

@@ -5,6 +5,41 @@ and a node of different versions get on.
 import msgspec
 
 
+class User(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    mechanisms: dict[str, int]
+
+
+class Users(msgspec.Struct, frozen=True, kw_only=True):
+    users: list[User]
+    total: int
+
+
+class Acl(msgspec.Struct, frozen=True, kw_only=True):
+    resource_type: str
+    resource_name: str
+    pattern_type: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
+class Acls(msgspec.Struct, frozen=True, kw_only=True):
+    acls: list[Acl]
+    total: int
+
+
+class Quota(msgspec.Struct, frozen=True, kw_only=True):
+    entity: dict[str, str | None]
+    quotas: dict[str, float]
+
+
+class Quotas(msgspec.Struct, frozen=True, kw_only=True):
+    quotas: list[Quota]
+    total: int
+
+
 class TailEnd(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     message: str = "The stream has ended"

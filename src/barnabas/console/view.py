@@ -28,7 +28,10 @@ LINKS: Final = (
     ("/groups", "Groups", "group_work"),
     ("/nodes", "Nodes", "dns"),
     ("/transactions", "Transactions", "swap_horiz"),
+    ("/access", "Access", "admin_panel_settings"),
 )
+GUARDED: Final = {"/access": ("describe", "describe_configs")}
+"""Links that are there only for those who may do one of these to the cluster."""
 # All of it is constant: nothing of what the API answers goes into it.
 HEAD: Final = """
 <script>
@@ -111,6 +114,7 @@ class View:
             is_local=request.cookies.get("barnabas_time") == "local",
             zone_name=_unquoted(request.cookies.get("barnabas_zone", "")),
         )
+        self._guarded: dict[str, ui.link] = {}
         self._banner: ui.row | None = None
         self._why: ui.label | None = None
 
@@ -121,6 +125,15 @@ class View:
     async def shared(self, path: str, answer: type[T]) -> T:
         """What the API answered a moment ago, to anybody like this one."""
         return await self.api.shared(path, answer, token=self.token)
+
+    async def history(self, path: str) -> models.Series:
+        """What the nodes remember of something."""
+        return await self.api.history(path, token=self.token)
+
+    def whose(self, cluster: models.Cluster) -> str:
+        """Of which nodes the charts are, for their headings."""
+        count = len(self.api.urls)
+        return "" if count >= cluster.counts.nodes else " of this node" if count == 1 else f" of {count} nodes"
 
     async def send(self, method: str, path: str, answer: type[T], body: Any = None, params: Params | None = None) -> T:
         """Have the API change something, or say what would change."""
@@ -155,7 +168,11 @@ class View:
             for path, name, icon in LINKS:
                 here = self.request.url.path
                 is_here = here == path or (path != "/" and here.startswith(path.rstrip("s")))
-                with ui.link(target=path).classes("nav here" if is_here else "nav"):
+                link = ui.link(target=path).classes("nav here" if is_here else "nav")
+                if path in GUARDED:
+                    link.set_visibility(False)
+                    self._guarded[path] = link
+                with link:
                     ui.icon(icon, size="20px")
                     ui.label(name)
         with ui.header().classes("items-center q-px-md q-py-sm no-wrap"):
@@ -169,6 +186,12 @@ class View:
         with self._banner:
             ui.icon("cloud_off", size="22px")
             self._why = ui.label("")
+
+    def offer(self) -> None:
+        """Show the links to what this one may look at, once it is known who it is."""
+        allowed = () if self.cluster is None else self.cluster.allowed
+        for path, link in self._guarded.items():
+            link.set_visibility(any(each in allowed for each in GUARDED[path]))
 
     def _switches(self, mode: str) -> None:
         zone = "Local" if self.times.is_local else "UTC"
@@ -253,6 +276,7 @@ def page(path: str, title: str, build: Build) -> None:
         view.frame(str(request.path_params.get("name", title)))
         try:
             view.cluster = await view.shared("/cluster", models.Cluster)
+            view.offer()
             await build(view)
         except NeedsLogin:
             return RedirectResponse(view.login_address(), status_code=303)

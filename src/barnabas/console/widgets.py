@@ -108,13 +108,19 @@ def show_points(
     made.update()
 
 
-def confirm_by_name(kind: str, name: str, consequence: str, doing: Callable[[], Awaitable[None]]) -> ui.dialog:
+def confirm_by_name(
+    kind: str, name: str, consequence: str, doing: Callable[[], Awaitable[None]], *, prompt: str | None = None
+) -> ui.dialog:
     """A dialog that does something only once its name is typed."""
     with ui.dialog() as dialog, ui.column().classes("card").style("min-width: min(420px, 90vw)"):
         ui.label(f"Delete the {kind}").style("font-size: 1.1rem; font-weight: 650")
         ui.label(name).classes("mono")
         ui.label(consequence).classes("bad")
-        typed = ui.input(f"Type the name of the {kind}").classes("w-full").props("autocomplete=off data-is=typed-name")
+        typed = (
+            ui.input(prompt or f"Type the name of the {kind}")
+            .classes("w-full")
+            .props("autocomplete=off data-is=typed-name")
+        )
 
         async def do() -> None:
             if typed.value == name:

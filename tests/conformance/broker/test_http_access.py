@@ -120,7 +120,13 @@ def test_quotas_are_set_and_removed_each_after_a_dry_run(broker: EmbeddedBroker,
     gone = {**body, "quotas": {"producer_byte_rate": None}}
     assert api.post("/quotas", json=gone).json()["changes"] == ["producer_byte_rate removed"]
     assert api.get("/quotas").json() == {"quotas": [], "total": 0}
-    for wrong in ({"entity": {}}, {"quotas": {}}, {"quotas": {"no_such_quota": 1.0}}, {"entity": {"planet": "x"}}):
+    wrongs: list[dict[str, dict[str, object]]] = [
+        {"entity": {}},
+        {"quotas": {}},
+        {"quotas": {"no_such_quota": 1.0}},
+        {"entity": {"planet": "x"}},
+    ]
+    for wrong in wrongs:
         assert api.post("/quotas", json={**body, **wrong}).status_code == 400
 
 

@@ -1,6 +1,8 @@
 """The API of two real nodes: what lives on the other one is there, too, whichever is asked."""
 
 import base64
+import csv
+import io
 import json
 import random
 import socket
@@ -297,8 +299,11 @@ def test_an_export_is_a_file_without_formulas(cluster: Cluster) -> None:
     table = client.get("/topics/exported/export", params={"as": "csv"})
     assert table.headers["content-disposition"].startswith("attachment")
     assert table.text.splitlines()[1].endswith(",'@k,'=1+1")
+    cluster.one.bus.send("exported", "a\r=1+1", key="two rows?").result(10)
+    table = client.get("/topics/exported/export", params={"as": "csv"})
+    assert [row[3:] for row in csv.reader(io.StringIO(table.text, newline=""))][2] == ["two rows?", "a\r=1+1"]
     lines = client.get("/topics/exported/export").text.splitlines()
-    assert [json.loads(line)["value"]["data"] for line in lines] == ["=1+1"]
+    assert [json.loads(line)["value"]["data"] for line in lines] == ["=1+1", "a\r=1+1"]
 
 
 def test_a_tail_goes_on_where_it_was_left(cluster: Cluster) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from barnabas.console import models
 from barnabas.console.api import Event
+from barnabas.console.pages.access import acl_row, entity_of, entity_text, limits_of, quota_row, user_row
 from barnabas.console.pages.group import member_row, offset_rows
 from barnabas.console.pages.messages import search_params
 from barnabas.console.pages.nodes import map_row
@@ -222,3 +223,34 @@ def test_content_is_shown_in_the_form_that_says_most() -> None:
     assert form_for(models.Content(encoding="utf8", data="5", size=1, is_json=True)) == "text"
     assert form_for(models.Content(encoding="base64", data="AA==", size=1)) == "hex"
     assert len(cut("x" * 3_000_000)) < 1_001_000
+
+
+def test_users_acls_and_quotas_as_rows() -> None:
+    user = models.User(name="ada", mechanisms={"SCRAM-SHA-512": 4096})
+    assert user_row(user)["mechanisms"] == "SCRAM-SHA-512 (4096 iterations)"
+    acl = models.Acl(
+        resource_type="topic",
+        resource_name="orders-",
+        pattern_type="prefixed",
+        principal="User:ada",
+        host="*",
+        operation="read",
+        permission="deny",
+    )
+    row = acl_row(3, acl)
+    assert (row["permission"], row["resource"], row["host"]) == ("may not", "topic that begin with orders-", "anywhere")
+    quota = models.Quota(entity={"user": None, "client-id": "x"}, quotas={"producer_byte_rate": 1000.0})
+    assert quota_row(0, quota)["entity"] == "user <default>, client-id x"
+    assert quota_row(0, quota)["quotas"] == "producer_byte_rate=1000"
+
+
+def test_quotas_from_what_was_typed() -> None:
+    assert entity_of(" ada ", "<default>", "") == {"user": "ada", "client-id": None}
+    assert entity_text({"user": "a\u202eb"}) == "user a\\u202eb"
+    assert limits_of("producer_byte_rate=1e6\nconsumer_byte_rate=") == {
+        "producer_byte_rate": 1e6,
+        "consumer_byte_rate": None,
+    }
+    for wrong in ("producer_byte_rate", "producer_byte_rate=fast"):
+        with pytest.raises(ValueError, match=r"NAME=VALUE|fast"):
+            limits_of(wrong)

@@ -45,6 +45,7 @@ def run(
     finally:
         if keep is None:
             shutil.rmtree(directory, ignore_errors=True)
+    console.print("To look at a cluster in a browser: barnabas cluster up --console")
     if keep is not None:
         console.print(f"The data is in {keep}: barnabas serve --data-dir {keep / 'broker'}")
         if with_cluster:

@@ -103,7 +103,7 @@ class _Parts:
     async def draw(self, view: View, name: str) -> None:
         """Draw its lag, if the node that is asked remembers it."""
         try:
-            series = await view.shared(f"/history/groups/{part(name)}", models.Series)
+            series = await view.history(f"/history/groups/{part(name)}")
         except ApiError as error:
             if error.status != 404:
                 raise

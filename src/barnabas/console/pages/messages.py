@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from nicegui import events, ui
 
-from barnabas.console import models, showing, widgets
-from barnabas.console.api import part
+from barnabas.console import exporting, models, showing, widgets
+from barnabas.console.api import ApiError, part
 from barnabas.console.pages.producing import produce_dialog
 from barnabas.console.pages.record import row, show_record
 from barnabas.console.paging import address, topic_address
@@ -18,6 +18,7 @@ from barnabas.console.view import View, page
 LIMIT: Final = 50
 MAX_SHOWN: Final = 500
 ROUND_MS: Final = 1000
+MAX_EXPORT: Final = 32 * 1024 * 1024
 OPERATORS: Final = ("contains", "eq", "ne", "lt", "le", "gt", "ge", "starts", "matches", "exists", "missing")
 FROM: Final = {"newest": "Newest first", "oldest": "Oldest first", "offset": "From an offset", "time": "From a time"}
 COLUMNS: Final = [
@@ -78,6 +79,10 @@ class Search:
         with ui.row().classes("items-center gap-3"):
             self._more = ui.button("Continue", icon="expand_more", on_click=self.go_on).props("outline no-caps")
             self._stop = ui.button("Stop", icon="stop", on_click=self._halt).props("outline no-caps color=negative")
+            self._export = ui.dropdown_button("Export", icon="download", auto_close=True).props("outline no-caps")
+            with self._export.props("data-is=export"):
+                ui.item("JSON lines", on_click=lambda: self._save("jsonl"))
+                ui.item("CSV", on_click=lambda: self._save("csv"))
         self._set_running(is_running=False)
 
     async def first(self) -> None:
@@ -135,9 +140,32 @@ class Search:
         self._more.set_visibility(self._next is not None and not self._is_running)
         self._nothing.clear()
         self._table.set_visibility(bool(self._records))
+        may_export = self._view.cluster is not None and self._view.cluster.is_export_allowed
+        self._export.set_visibility(bool(self._records) and may_export)
         if not self._records:
             with self._nothing:
                 self._say_nothing()
+
+    async def _save(self, kind: str) -> None:
+        """Give what is shown to the browser as a file; of what was cut all of it."""
+        records = await self._view.attempt(self._whole_records())
+        if records is not None:
+            data = exporting.csv_text(records) if kind == "csv" else exporting.json_lines(records)
+            media = "text/csv" if kind == "csv" else "application/x-ndjson"
+            ui.download.content(data, f"{self._topic.name}.{kind}", media)
+
+    async def _whole_records(self) -> list[models.Record]:
+        records = list(self._records.values())
+        size = 0
+        for at in exporting.cut_ones(records):
+            each = records[at]
+            path = f"/topics/{part(each.topic)}/partitions/{each.partition}/records/{each.offset}"
+            records[at] = await self._view.get(path, models.Record, {"isolation": "read_uncommitted"})
+            size += sum(len(content.data) for content in (records[at].key, records[at].value) if content is not None)
+            if size > MAX_EXPORT:
+                most = showing.size(MAX_EXPORT)
+                raise ApiError(f"these are more than {most}: show fewer, or use GET /topics/.../export of the API")
+        return records
 
     def _say_nothing(self) -> None:
         if self._next is not None:

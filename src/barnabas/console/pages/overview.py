@@ -26,10 +26,10 @@ async def show(view: View) -> None:
         )
     with ui.row().classes("w-full gap-4"):
         with ui.column().classes("card").style("flex: 1 1 380px; min-width: 0"):
-            widgets.heading("Throughput of this node, last hour")
+            widgets.heading(f"Throughput{view.whose(cluster)}, last hour")
             traffic = widgets.chart(("in", "out"), unit="bytes")
         with ui.column().classes("card").style("flex: 1 1 380px; min-width: 0"):
-            widgets.heading("Latency of this node, 99th percentile")
+            widgets.heading(f"Latency{view.whose(cluster)}, 99th percentile")
             latency = widgets.chart(("produce", "fetch"), unit="seconds")
     widgets.heading("Nodes")
     nodes = widgets.table(NODE_COLUMNS, [], key="node")
@@ -39,7 +39,7 @@ async def show(view: View) -> None:
         health.show(found)
         nodes.rows = [node_row(each) for each in await view.shared("/nodes", list[models.Node])]
         nodes.update()
-        series = await view.shared("/history/node", models.Series)
+        series = await view.history("/history/node")
         _fill(view, traffic, series, ("bytes_in_per_second", "bytes_out_per_second"))
         _fill(view, latency, series, ("produce_p99_seconds", "fetch_p99_seconds"))
 

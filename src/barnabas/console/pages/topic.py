@@ -75,7 +75,7 @@ async def show(view: View) -> None:
         await fill()
 
     async def fill() -> None:
-        series = await view.shared(f"/history/topics/{part(name)}", models.Series)
+        series = await view.history(f"/history/topics/{part(name)}")
         columns = [series.values.get(each, []) for each in ("bytes_in_per_second", "bytes_out_per_second")]
         widgets.show_points(traffic, columns, until_ms=series.until_ms, step_s=series.step_s, times=view.times)
 

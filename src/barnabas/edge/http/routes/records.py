@@ -195,7 +195,7 @@ async def export(context: Context, call: Call) -> Response:
     async def lines() -> AsyncIterator[bytes]:
         left, at = most, position
         if kind == "csv":
-            yield b"partition,offset,timestamp,key,value\n"
+            yield b"partition,offset,timestamp,key,value\r\n"
         while left > 0:
             try:
                 await quotas.wait_admitted(session, Use.CONSUMING)
@@ -240,7 +240,8 @@ def csv_line(record: models.Record) -> bytes:
     out = io.StringIO()
     key = "" if record.key is None else defused(record.key.data)
     value = "" if record.value is None else defused(record.value.data)
-    csv.writer(out, lineterminator="\n").writerow([record.partition, record.offset, record.timestamp, key, value])
+    # A cell with either character of the line's end is quoted: what comes after it in a value begins no row.
+    csv.writer(out, lineterminator="\r\n").writerow([record.partition, record.offset, record.timestamp, key, value])
     return out.getvalue().encode()
 
 
