@@ -17,7 +17,7 @@ from barnabas.core.model import TopicPartition
 from barnabas.core.records.control import MarkerType
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.partition import Partition
-from barnabas.runtime.turns import in_turns
+from barnabas.runtime.turns import PER_TURN, next_turn
 from barnabas.services.group_coordinators import GroupCoordinators
 from barnabas.services.served import ServedTopics
 
@@ -42,14 +42,19 @@ class Markers:
         """Write a marker to each partition, and wait until they are durable. Each may be refused separately."""
         results: dict[TopicPartition, BarnabasError | None] = {}
         waits: list[tuple[Partition, int, int]] = []
-        async for name in in_turns(partitions, per_turn=_PER_TURN):
+        # Counted here: most transactions have few partitions, and an asynchronous generator costs as much as a marker.
+        for number, name in enumerate(partitions, 1):
+            if not number % _PER_TURN:
+                await next_turn()
             try:
                 waits.append(self._append(end, name))
                 results[name] = None
             except BarnabasError as refusal:
                 results[name] = refusal.with_traceback(None)
         give_up_at = asyncio.get_running_loop().time() + ACK_TIMEOUT_S
-        async for partition, end_offset, leader_epoch in in_turns(waits):
+        for number, (partition, end_offset, leader_epoch) in enumerate(waits, 1):
+            if not number % PER_TURN:
+                await next_turn()
             try:
                 await wait_acked(partition, end_offset, leader_epoch=leader_epoch, give_up_at=give_up_at)
             except BarnabasError as failure:

@@ -112,18 +112,19 @@ class HeaderReader:
                 self.correlation_id = correlation_id
                 return False
         header = read_request_header(frame, 0, end, self._served)
-        api, self.version, self.correlation_id, self.client_id, size = header
-        self.api, self.body_at = api, size
-        if size > _LONGEST_KNOWN or api is API_VERSIONS:  # of which some are not read to the end
-            self._size = _NEVER
-        else:
+        api, version, self.correlation_id, self.client_id, size = header
+        self._size = _NEVER
+        # Known from the second of a kind on: of a client whose requests take turns none would be met again. Of
+        # ApiVersions some are not read to the end.
+        if api is self.api and version == self.version and size <= _LONGEST_KNOWN and api is not API_VERSIONS:
             self._size, self._unpack = size, _around_id(size - _BEFORE_CLIENT).unpack_from
             self._kind, _, self._client = self._unpack(frame)
+        self.api, self.version, self.body_at = api, version, size
         return True
 
     def header(self) -> RequestHeader:
         """The header that was read last, to be kept."""
-        return RequestHeader(self.api, self.version, self.correlation_id, self.client_id, self.body_at)
+        return _new_header(RequestHeader, (self.api, self.version, self.correlation_id, self.client_id, self.body_at))
 
 
 _NEVER: Final = 2**31

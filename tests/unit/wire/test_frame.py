@@ -151,14 +151,15 @@ def test_a_connection_reads_every_header_as_if_it_were_its_first() -> None:
         header(METADATA.key, 1, client_id=b"n" * 300),
     ]
     headers = HeaderReader(SERVED)
-    for frame in [each for each in frames for _ in range(2)]:
+    for frame in [each for each in frames for _ in range(3)]:
         headers.read(memoryview(frame), len(frame))
         assert headers.header() == read_header(frame, 0, len(frame))
 
 
 def test_of_a_header_like_the_last_one_only_the_correlation_id_is_read() -> None:
     headers, frame = HeaderReader(SERVED), bytearray(header(PRODUCE.key, 7))
-    assert headers.read(memoryview(frame), len(frame))
+    for _ in range(2):
+        assert headers.read(memoryview(frame), len(frame))
     struct.pack_into(">i", frame, 4, 8)
     assert not headers.read(memoryview(frame), len(frame))
     assert headers.correlation_id == 8
@@ -166,7 +167,8 @@ def test_of_a_header_like_the_last_one_only_the_correlation_id_is_read() -> None
 
 def test_a_header_that_is_cut_short_after_another_is_refused() -> None:
     headers, frame = HeaderReader(SERVED), header(PRODUCE.key, 7, client_id=b"name")
-    headers.read(memoryview(frame), len(frame))
+    for _ in range(3):
+        headers.read(memoryview(frame), len(frame))
     with pytest.raises(MalformedRequest):
         headers.read(memoryview(frame)[:-1], len(frame) - 1)
 

@@ -26,7 +26,7 @@ from barnabas.edge.kafka.handlers.fencing import code_of
 from barnabas.edge.kafka.handlers.walking import over_partitions
 from barnabas.edge.kafka.registry import serves
 from barnabas.runtime.letting_go import let_go_flat
-from barnabas.runtime.turns import in_turns
+from barnabas.runtime.turns import PER_TURN, in_turns, next_turn
 from barnabas.services.broker import Broker
 from barnabas.services.transactions import EPOCHS_VERSION
 from barnabas.wire.apis import ADD_PARTITIONS_TO_TXN
@@ -79,7 +79,9 @@ async def _add(broker: Broker, transaction: message.AddPartitionsToTxnTransactio
     may_use = version >= _BATCHED_FROM or broker.access.allows(
         asked.session, Operation.WRITE, transactional_id(transaction.transactional_id)
     )
-    async for name in in_turns(places):
+    for number, name in enumerate(places, 1):
+        if not number % PER_TURN:
+            await next_turn()
         names.append(name)
         code = _wrong(broker, name, asked) if may_use else TransactionalIdAuthorizationFailed.kafka_code
         if code:
