@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.core.access.cluster_secret import ClusterSecret
     from barnabas.runtime.cluster_metadata import ImageSource
     from barnabas.runtime.peers.channel import Authenticate, TlsContext
-    from barnabas.runtime.tls import Tls
+    from barnabas.runtime.tls import Tls, TlsConfig
     from barnabas.services.authentication import Authentication
 
 LOOK_S: Final = 5.0
@@ -194,11 +194,17 @@ def _client_context_of(held: Tls) -> TlsContext:
 
 
 def _tls(config: BrokerConfig, listener: str, *, is_server: bool = True) -> Tls:
-    from barnabas.runtime.tls import Tls, TlsConfig  # noqa: PLC0415 - few listeners have TLS
+    from barnabas.runtime.tls import Tls  # noqa: PLC0415 - few listeners have TLS
+
+    return Tls(_tls_config(config, listener), is_server=is_server)
+
+
+def _tls_config(config: BrokerConfig, listener: str) -> TlsConfig:
+    from barnabas.runtime.tls import TlsConfig  # noqa: PLC0415
 
     settings = config.security_of(listener)
     is_asked = config.protocol_of(listener) == SSL or _CLIENT_AUTH in config.of_listeners.get(listener.lower(), {})
-    read = TlsConfig(
+    return TlsConfig(
         keystore_file=settings.ssl_keystore_location,
         is_keystore_pkcs12=_is_pkcs12(settings.ssl_keystore_location, settings.ssl_keystore_type),
         keystore_password=settings.ssl_keystore_password,
@@ -215,7 +221,6 @@ def _tls(config: BrokerConfig, listener: str, *, is_server: bool = True) -> Tls:
         checks_hosts=bool(settings.ssl_endpoint_identification_algorithm),
         handshake_timeout_s=settings.ssl_handshake_timeout_ms / 1000,
     )
-    return Tls(read, is_server=is_server)
 
 
 def _is_pkcs12(location: str | None, kind: str | None) -> bool:
