@@ -45,8 +45,8 @@ def take_what_anybody_says(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SharePartition, "_check", lambda *_arguments: None)
 
 
-def let_a_deposed_leader_write(patch: pytest.MonkeyPatch) -> None:
-    """With the checks of the leader itself, which make it rare that a fence is needed."""
+def serve_as_a_deposed_leader(patch: pytest.MonkeyPatch) -> None:
+    """And write as one."""
     patch.setattr(persisted, "_check_leader", lambda *_arguments: None)
     patch.setattr(LedShare, "is_current", property(lambda led: led.end is None and not led.partition.is_deleted))
     patch.setattr(LedShare, "check", _check_end_alone)
@@ -69,7 +69,7 @@ def run_only(*faults: str, first: int = 0) -> Callable[[int], tuple[Counter[str]
     [
         (answer_before_the_write, run_only("lose_leader", first=3)),
         (take_what_anybody_says, run_only("lose_leader", first=2)),
-        pytest.param(let_a_deposed_leader_write, run_only("isolate_leader"), marks=LONG),
+        pytest.param(serve_as_a_deposed_leader, run_only("isolate_leader"), marks=LONG),
     ],
 )
 def test_a_planted_bug_is_noticed(

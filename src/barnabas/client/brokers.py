@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from barnabas.client.connection import BrokerConnection
+from barnabas.client.connection import ANSWER_S, BrokerConnection
 from barnabas.client.errors import Unreachable
 from barnabas.client.scram import LoginFailed
 from barnabas.client.security import Security
@@ -62,10 +62,11 @@ class ClusterView:
 
 
 class Brokers:
-    """Connections to the brokers of one cluster."""
+    """Connections to the brokers of one cluster; an answer is waited for `answer_s` seconds."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, answer_s: float = ANSWER_S) -> None:
         self._settings = settings
+        self._answer_s = answer_s
         self._security = Security.of(settings.config)
         self._bootstrap = parse_bootstrap(settings.bootstrap)
         self._known: list[Address] = []
@@ -78,7 +79,7 @@ class Brokers:
 
     def another(self) -> "Brokers":
         """The same cluster, over separate connections."""
-        return Brokers(self._settings)
+        return Brokers(self._settings, answer_s=self._answer_s)
 
     def drop(self, address: Address) -> None:
         """Close the connection to one broker, if there is one."""
@@ -91,7 +92,9 @@ class Brokers:
         if address in self._connections and self._connections[address].is_over:
             self.drop(address)
         if address not in self._connections:
-            self._connections[address] = BrokerConnection(*address, self._settings.client_id, self._security)
+            self._connections[address] = BrokerConnection(
+                *address, self._settings.client_id, self._security, answer_s=self._answer_s
+            )
         return self._connections[address]
 
     def any(self) -> BrokerConnection:

@@ -70,7 +70,7 @@ _SPOKEN_UP_TO: Final = {
     TXN_OFFSET_COMMIT.key: 3,
 }
 _CONNECT_S: Final = 10.0
-_ANSWER_S: Final = 30.0
+ANSWER_S: Final = 30.0
 _SESSION_SHARE: Final = 0.85  # of a login's lifetime, as Kafka's own clients take it
 _NO_LOGIN_HERE: Final = 34  # ILLEGAL_SASL_STATE
 _OTHER_MECHANISMS: Final = 33
@@ -84,7 +84,16 @@ _JOINED_BYTES: Final = 64 * 1024  # a small request is one packet
 class BrokerConnection:
     """A socket to one broker, with at most one request in flight."""
 
-    def __init__(self, host: str, port: int, client_id: str, security: Security | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        client_id: str,
+        security: Security | None = None,
+        *,
+        answer_s: float = ANSWER_S,
+    ) -> None:
+        self._answer_s = answer_s
         self._address = f"{host}:{port}"
         self._client_id = client_id.encode()
         self._security = security or Security()
@@ -93,7 +102,7 @@ class BrokerConnection:
         self._theirs: dict[int, tuple[int, int]] = {}
         self._good_until = float("inf")
         self._is_new = True
-        self._socket = _connect(host, port)
+        self._socket = _connect(host, port, answer_s)
         try:
             if self._security.tls is not None:
                 self._start_tls(self._security.tls, host, port)
@@ -136,9 +145,9 @@ class BrokerConnection:
         """Whether the broker has an API at all."""
         return api_key in self._theirs
 
-    def call(self, api_key: int, values: Values, *, timeout_s: float = _ANSWER_S, up_to: int | None = None) -> Any:
+    def call(self, api_key: int, values: Values, *, timeout_s: float | None = None, up_to: int | None = None) -> Any:
         """The response to a request, as kio's class for the version used with this broker (`version`)."""
-        self._socket.settimeout(timeout_s)
+        self._socket.settimeout(self._answer_s if timeout_s is None else timeout_s)
         self.send(api_key, values, up_to=up_to)
         return self.receive()
 
@@ -217,7 +226,7 @@ class BrokerConnection:
         return CorruptRecord(message)
 
     def _start_tls(self, context: ssl.SSLContext, host: str, port: int) -> None:
-        self._socket.settimeout(_CONNECT_S)
+        self._socket.settimeout(min(_CONNECT_S, self._answer_s))
         try:
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except ssl.SSLCertVerificationError as error:
@@ -233,7 +242,7 @@ class BrokerConnection:
             if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
                 raise TlsFailed(f"TLS failed with {self._address}: {tls_words(error)}") from None
             raise Unreachable(f"TLS failed with {self._address}: {error}") from None
-        self._socket.settimeout(_ANSWER_S)
+        self._socket.settimeout(self._answer_s)
 
     def _ask_versions(self, host: str, port: int) -> dict[int, tuple[int, int]]:
         try:
@@ -282,12 +291,12 @@ class BrokerConnection:
         return LoginFailed(f"{self._address} does not use SASL: security.protocol should be {wanted}")
 
 
-def _connect(host: str, port: int) -> socket.socket:
+def _connect(host: str, port: int, answer_s: float) -> socket.socket:
     try:
-        connected = socket.create_connection((host, port), _CONNECT_S)
+        connected = socket.create_connection((host, port), min(_CONNECT_S, answer_s))
     except OSError as error:
         raise Unreachable(f"cannot connect to {host}:{port}: {error}") from None
-    connected.settimeout(_ANSWER_S)
+    connected.settimeout(answer_s)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connected
 

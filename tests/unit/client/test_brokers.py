@@ -1,5 +1,6 @@
 """Connections to several brokers: which one is asked, and who is asked when one goes."""
 
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -83,6 +84,15 @@ def test_one_that_is_away_is_passed_over_at_first_contact(front: MovingLeaders, 
 
     assert topic in brokers.metadata(None).topics
     brokers.close()
+
+
+def test_one_that_is_silent_is_passed_over_after_so_long(front: MovingLeaders, topic: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        bootstrap = f"127.0.0.1:{silent.getsockname()[1]},{front.bootstrap}"
+        brokers = Brokers(Settings(bootstrap), answer_s=0.2).another()
+
+        assert topic in brokers.metadata([topic]).topics
+        brokers.close()
 
 
 def test_a_topic_that_does_not_exist_is_made_only_when_told(front: MovingLeaders, name: str) -> None:

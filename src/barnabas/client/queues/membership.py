@@ -120,9 +120,10 @@ class Membership:
                 wait_s = self._beat()
             self._leave()
         except BaseException as error:  # also a bug: it is seen where jobs are waited for
+            is_unseen = self._stop.is_set()  # nobody waits for jobs any more
             self._on_failure(error)
-            if self._stop.is_set() and not isinstance(error, BarnabasError):
-                raise  # nobody waits for jobs any more
+            if is_unseen and not isinstance(error, BarnabasError):
+                raise
         finally:
             self._brokers.close()
             self._ended.set()

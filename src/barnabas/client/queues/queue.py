@@ -33,6 +33,9 @@ CLOSE_S: Final = 30.0
 _MAX_PREFETCH: Final = 2000
 _MAX_WORKERS: Final = 1000
 _TICK_S: Final = 0.5
+# How long a broker may be silent: to look up leaders, which holds up what goes to the others, and to heartbeats.
+_LOOK_UP_S: Final = 5.0
+_HEARTBEAT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ class Queue:
             return self._reader
 
     def _start(self) -> tuple[JobReader, Membership]:
-        brokers = Brokers(self._settings)
+        brokers = Brokers(self._settings, answer_s=_LOOK_UP_S)
         options = ReaderOptions(
             linger_s=self._options.linger_ms / 1000,
             prefetch=self._options.prefetch,
@@ -164,7 +167,7 @@ class Queue:
         member_id = str(uuid.uuid4())
         reader = JobReader(brokers, self._topics, self._group, member_id, options)
         membership = Membership(
-            brokers.another(),
+            Brokers(self._settings, answer_s=_HEARTBEAT_S),
             Member(self._group, member_id, self._topics),
             on_assigned=reader.assign,
             on_failure=reader.fail,

@@ -203,9 +203,10 @@ class JobReader:
                 self._step()
             self._finish()
         except BaseException as error:  # also a bug: it is the caller's, and nobody waits for ever
+            is_unseen = self._is_closing  # no caller waits for jobs any more
             self.fail(error)
-            if self._is_closing and not isinstance(error, BarnabasError):
-                raise  # no caller waits for jobs any more
+            if is_unseen and not isinstance(error, BarnabasError):
+                raise
         finally:
             self._end()
 
