@@ -9,10 +9,12 @@ import os
 import random
 import struct
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from barnabas.core.access.attempts import MAX_HELD
 from barnabas.edge.kafka import authenticating
 from barnabas.edge.kafka.registry import On, served_on
 from barnabas.testing.embedded import EmbeddedBroker
@@ -160,6 +162,34 @@ def test_whoever_cannot_prove_who_it_is_hears_the_same_and_is_closed(broker: Emb
         await is_closed(client)
 
     talk(broker, say)
+
+
+def test_where_many_failures_of_an_address_are_held_the_next_tells_nothing_and_keeps_nobody_out(
+    broker: EmbeddedBroker,
+) -> None:
+    """Whose password is right is let in at once, behind the same address; who fails is closed, whoever it claims to be."""
+    assert broker.broker is not None
+    assert broker.broker.authentication is not None
+    failed = broker.broker.authentication._failed
+
+    async def fail(client: WireClient, token: bytes) -> None:
+        await client.ask(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        with pytest.raises(ConnectionError):
+            await client.ask(SASL_AUTHENTICATE, 2, {"auth_bytes": token})
+
+    async def get_in(client: WireClient) -> None:
+        assert int((await log_in(client)).error_code) == 0
+        await is_served(client)
+
+    for _ in range(MAX_HELD):
+        failed.hold("127.0.0.1")
+    try:
+        for token in (b"\0ann\0wrong", b"\0nobody\0secret", b"\0$node-1\0secret", b"\xff"):
+            talk(broker, partial(fail, token=token))
+        talk(broker, get_in)
+    finally:
+        for _ in range(MAX_HELD):
+            failed.release("127.0.0.1")
 
 
 def test_an_unknown_user_is_asked_as_a_known_one_is(broker: EmbeddedBroker) -> None:

@@ -103,7 +103,9 @@ class KafkaLogin:
         if not self._flow.choose(request.mechanism, version=header.version):
             values = {"error_code": UnsupportedSaslMechanism.kafka_code, "mechanisms": mechanisms}
             return await self._end(header, request, values)
-        self._exchange = self._authentication.begin(self._listener, self._flow.mechanism)
+        self._exchange = self._authentication.begin(
+            self._listener, self._flow.mechanism, address=self._connection.peer[0]
+        )
         return [*await write(header, request, {"error_code": 0, "mechanisms": mechanisms})]
 
     async def _take_token(self, token: bytes, header: RequestHeader | None) -> Answer:

@@ -46,7 +46,7 @@ class Authentication:
         self._clock = clock
         self._dice = dice
         self._threads = threads
-        self._checks = PasswordChecks(users, threads.compute)
+        self._checks = PasswordChecks(users, threads.compute, key=dice.token_bytes(KEY_BYTES))
         self._failed = FailedLogins()
         self._succeeded = 0
         self._settings: dict[tuple[str, str | None], SecuritySettings] = {}
@@ -108,12 +108,12 @@ class Authentication:
         """The mechanisms that a listener accepts."""
         return self.settings(listener).sasl_enabled_mechanisms
 
-    def begin(self, listener: str, mechanism: str) -> Exchange:
-        """A login by a mechanism that this listener accepts."""
+    def begin(self, listener: str, mechanism: str, *, address: str) -> Exchange:
+        """A login from an address by a mechanism that this listener accepts."""
         if mechanism in DIGESTS:
             return ScramExchange(mechanism, self._users, self._dice)
         if mechanism == PLAIN:
-            return PlainExchange(self._users, self._checks)
+            return PlainExchange(self._users, self._checks, address=address)
         return BearerExchange(self._tokens[listener])
 
     def callers(self) -> Callers | None:

@@ -1,26 +1,20 @@
 """Callers of the other edges, HTTP and gRPC: known by what clients of the Kafka port log in with.
 
-They give a password or a token in one piece. A password is checked as with PLAIN, on a thread and a few at a time; what
-was right is remembered for a while, since every call of gRPC has it, and counts until the user's credential changes.
+They give a password or a token in one piece. A password is checked as with PLAIN, which remembers what was right: every
+call of gRPC has it.
 """
 
 import hashlib
 import hmac
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 from barnabas.core.access.plain import PlainLogin, check_plain
-from barnabas.core.access.scram import Credential
 from barnabas.core.errors import SaslAuthenticationFailed
 from barnabas.core.metadata.credentials import RESERVED_PREFIX
 from barnabas.services.authentication.bearer import Tokens
 from barnabas.services.authentication.exchange import Identity
 from barnabas.services.authentication.plain import PasswordChecks
 from barnabas.services.authentication.users import Users
-
-MAX_KNOWN: Final = 1000
-"""The most passwords that are remembered to be right: as keyed digests, in memory alone."""
 
 Refuse = Callable[[SaslAuthenticationFailed, tuple[str, int]], Awaitable[SaslAuthenticationFailed]]
 """Says here why a caller is refused, waits, and has what the caller is told."""
@@ -38,7 +32,6 @@ class Callers:
         self._tokens = tokens
         self._refuse = refuse
         self._key = key
-        self._known: OrderedDict[bytes, Credential] = OrderedDict()
 
     async def by_password(self, user: str, password: str, *, peer: tuple[str, int]) -> Identity:
         """The user whose password this is."""
@@ -47,7 +40,7 @@ class Callers:
             if user.startswith(RESERVED_PREFIX):
                 raise SaslAuthenticationFailed("nodes log in over the Kafka protocol alone")
             stamp = self._stamp_of(user)  # of now: what is changed while the password is checked ends the login
-            await self._check(login)
+            await self._check(login, peer[0])
         except SaslAuthenticationFailed as refusal:
             raise await self._refuse(refusal, peer) from None
         return self._users.identity(user)._replace(stamp=stamp)
@@ -75,15 +68,7 @@ class Callers:
         except SaslAuthenticationFailed as refusal:
             raise await self._refuse(refusal, peer) from None
 
-    async def _check(self, login: PlainLogin) -> None:
+    async def _check(self, login: PlainLogin, address: str) -> None:
         if self._checks is None:
             raise SaslAuthenticationFailed("no listener for clients accepts passwords")
-        digest = hmac.digest(self._key, f"{login.user}\0{login.password}".encode(), hashlib.sha256)
-        _, credential, is_there = self._users.any_credential(login.user)
-        if is_there and self._known.get(digest) == credential:
-            self._known.move_to_end(digest)
-            return
-        await self._checks.check(login.user, login.password)
-        self._known[digest] = credential
-        if len(self._known) > MAX_KNOWN:
-            self._known.popitem(last=False)
+        await self._checks.check(login.user, login.password, address=address)
