@@ -203,7 +203,7 @@ async def show_acls(view: View) -> None:
 
 def acl_row(at: int, acl: models.Acl) -> dict[str, str]:
     """An ACL as a row."""
-    begins = " that begin with" if acl.pattern_type == "prefixed" else ""
+    begins = "s that begin with" if acl.pattern_type == "prefixed" else ""
     return {
         "id": str(at),
         "principal": showing.visible(acl.principal),
@@ -345,7 +345,7 @@ def _quota_dialog(view: View) -> ui.dialog:
     return dialog
 
 
-_DELETABLE: Final = {"do": "Delete", "do_class": "go"}
+_DELETABLE: Final = {"do": "Delete", "do_class": "act"}
 
 
 def register() -> None:
