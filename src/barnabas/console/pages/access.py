@@ -174,7 +174,7 @@ async def show_acls(view: View) -> None:
         if error.name != OFF:
             raise
         _head(view, "/access/acls", may_add=False, add="")
-        widgets.empty("lock_open", "ACLs are off: everybody may do everything", str(error))
+        widgets.empty("lock_open", "Everybody may do everything", str(error))
         return
     add = _head(view, "/access/acls", may_add=may_alter, add="Add an ACL")
     if add is not None:
@@ -288,7 +288,7 @@ def quota_row(at: int, quota: models.Quota) -> dict[str, str]:
     return {
         "id": str(at),
         "entity": entity_text(quota.entity),
-        "quotas": ", ".join(f"{name}={value:g}" for name, value in sorted(quota.quotas.items())),
+        "quotas": ", ".join(f"{name}={value:.15g}" for name, value in sorted(quota.quotas.items())),
         **_DELETABLE,
     }
 
