@@ -175,7 +175,7 @@ def test_users_acls_and_quotas_are_added_and_deleted(window: Browser) -> None:
         wait_for_api(broker)
         for path, typed, seen, name in (
             ("/access", {"user-name": EVIL_USER, "user-password": "secret"}, "SCRAM-SHA-512 (4096", EVIL_USER),
-            ("/access/acls", {"principal": "User:ada", "resource": "orders"}, "topic orders", "User:ada"),
+            ("/access/acls", {"principal": "User:ada", "resource": "invoices"}, "topic invoices", "User:ada"),
             ("/access/quotas", {"quota-user": "ada", "limits": "producer_byte_rate=1000"}, "rate=1000", "user ada"),
         ):
             window.go(at + path)

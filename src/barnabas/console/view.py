@@ -63,7 +63,8 @@ body { background: var(--ground); font-family: system-ui, Roboto, sans-serif; }
 .good { color: #15803d; } .body--dark .good { color: #4ade80; }
 .banner { background: #b91c1c; color: #fff; width: 100%; border-radius: 8px; padding: .6rem 1rem; }
 a.go { color: #0f766e; font-weight: 550; text-decoration: none; } .body--dark a.go { color: #5eead4; }
-a.go:hover { text-decoration: underline; }
+.act { color: #b91c1c; cursor: pointer; } .body--dark .act { color: #f87171; }
+a.go:hover, .act:hover { text-decoration: underline; }
 .nav { display: flex; gap: .75rem; align-items: center; padding: .55rem .9rem; border-radius: 8px; color: inherit;
   text-decoration: none; width: 100%; }
 .nav:hover, .nav.here { background: rgba(20, 184, 166, .16); }

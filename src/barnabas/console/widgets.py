@@ -124,8 +124,10 @@ def confirm_by_name(
 
         async def do() -> None:
             if typed.value == name:
+                client = ui.context.client
                 dialog.close()
-                await doing()
+                with client:  # the dialog may be gone before it is done
+                    await doing()
 
         with ui.row().classes("w-full justify-end"):
             ui.button("Cancel", on_click=dialog.close).props("flat no-caps")

@@ -255,11 +255,14 @@ class _Placed(NamedTuple):
 
 
 def _in_order(found: list[Found], *, is_newest_first: bool) -> list[_Placed]:
-    bounds: dict[int, int] = {}
+    """In order of time. Of one time, which many records of a batch may have, the partitions have their turns."""
     keyed: list[tuple[int, int, int, Found]] = []
     sign = -1 if is_newest_first else 1
+    partition, bound, turn = -1, 0, 0
     for each in sorted(found, key=lambda each: (each.partition, sign * each.record.offset)):
         place = sign * each.record.timestamp
-        bounds[each.partition] = place = max(bounds.get(each.partition, place), place)
-        keyed.append((place, each.partition, sign * each.record.offset, each))
+        if each.partition != partition or place > bound:
+            partition, bound, turn = each.partition, place, 0
+        keyed.append((bound, turn, partition, each))
+        turn += 1
     return [_Placed(place, each) for place, _, _, each in sorted(keyed, key=lambda key: key[:3])]

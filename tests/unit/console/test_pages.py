@@ -238,7 +238,11 @@ def test_users_acls_and_quotas_as_rows() -> None:
         permission="deny",
     )
     row = acl_row(3, acl)
-    assert (row["permission"], row["resource"], row["host"]) == ("may not", "topic that begin with orders-", "anywhere")
+    assert (row["permission"], row["resource"], row["host"]) == (
+        "may not",
+        "topics that begin with orders-",
+        "anywhere",
+    )
     quota = models.Quota(entity={"user": None, "client-id": "x"}, quotas={"producer_byte_rate": 1000.0})
     assert quota_row(0, quota)["entity"] == "user <default>, client-id x"
     assert quota_row(0, quota)["quotas"] == "producer_byte_rate=1000"

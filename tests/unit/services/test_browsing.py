@@ -94,6 +94,15 @@ def test_pages_are_in_order_of_time_over_all_partitions_and_pages(
     assert len(found) == sum(len(each) for index, each in by_partition.items() if every is None or not index % every)
 
 
+def test_partitions_have_their_turns_where_records_have_the_same_time() -> None:
+    reader = FakeReader({0: [5, 5, 7], 1: [5, 5, 5]})
+    wanted = Wanted(limit=10, is_newest_first=True, max_s=60)
+
+    found = pages(reader, {0: Span(0, 3), 1: Span(0, 3)}, wanted)
+
+    assert [(index, offset) for index, offset, _ in found] == [(0, 2), (0, 1), (1, 2), (0, 0), (1, 1), (1, 0)]
+
+
 def test_what_passes_in_one_partition_waits_for_what_may_pass_in_another() -> None:
     # The newest window of partition 0 has nothing that passes; before it is what is newer than all of partition 1.
     reader = FakeReader({0: list(range(10_000, 10_000 + 2 * WINDOW)), 1: list(range(5))})

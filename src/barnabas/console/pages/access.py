@@ -174,7 +174,7 @@ async def show_acls(view: View) -> None:
         if error.name != OFF:
             raise
         _head(view, "/access/acls", may_add=False, add="")
-        widgets.empty("lock_open", "ACLs are off: everybody may do everything", str(error))
+        widgets.empty("lock_open", "Everybody may do everything", str(error))
         return
     add = _head(view, "/access/acls", may_add=may_alter, add="Add an ACL")
     if add is not None:
@@ -203,7 +203,7 @@ async def show_acls(view: View) -> None:
 
 def acl_row(at: int, acl: models.Acl) -> dict[str, str]:
     """An ACL as a row."""
-    begins = " that begin with" if acl.pattern_type == "prefixed" else ""
+    begins = "s that begin with" if acl.pattern_type == "prefixed" else ""
     return {
         "id": str(at),
         "principal": showing.visible(acl.principal),
@@ -288,7 +288,7 @@ def quota_row(at: int, quota: models.Quota) -> dict[str, str]:
     return {
         "id": str(at),
         "entity": entity_text(quota.entity),
-        "quotas": ", ".join(f"{name}={value:g}" for name, value in sorted(quota.quotas.items())),
+        "quotas": ", ".join(f"{name}={value:.15g}" for name, value in sorted(quota.quotas.items())),
         **_DELETABLE,
     }
 
@@ -345,7 +345,7 @@ def _quota_dialog(view: View) -> ui.dialog:
     return dialog
 
 
-_DELETABLE: Final = {"do": "Delete", "do_class": "go"}
+_DELETABLE: Final = {"do": "Delete", "do_class": "act"}
 
 
 def register() -> None:

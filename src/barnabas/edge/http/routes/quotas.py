@@ -44,7 +44,7 @@ async def alter_quotas(context: Context, call: Call) -> models.Changed:
     )
     for each in answer.entries:
         check(each.error_code, each.error_message)
-    changes = [f"{name} removed" if value is None else f"{name}={value:g}" for name, value in wanted.quotas.items()]
+    changes = [f"{name} removed" if value is None else f"{name}={value:.15g}" for name, value in wanted.quotas.items()]
     name = ", ".join(f"{kind} {name or '(default)'}" for kind, name in wanted.entity.items())
     return models.Changed(name=name, validate_only=wanted.validate_only, changes=changes)
 
