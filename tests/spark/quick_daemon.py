@@ -5,9 +5,9 @@ batch), and each of them loads pyspark, Arrow and the client by itself, half a s
 times. What runs in these processes is the same.
 
 Only what planning itself uses is loaded. There is one such daemon for each kind of step, and a Spark that runs one
-pipeline has half a dozen of them: numba and pandas, which only tasks use, would cost it ten seconds of work. What commits
-to tables of Iceberg loads PyIceberg for a second; only the Spark of many tests is asked to load that here, where it is
-done.
+pipeline has half a dozen of them: numba and pandas, which only tasks use, would cost it ten seconds of work. What
+commits to tables loads PyIceberg or pandas, a second of work for each query: the Spark that many tests share is asked
+to load them here, once.
 """
 
 import contextlib
