@@ -231,8 +231,9 @@ class Coordinator(ABC, Generic[E]):
         """Refuse while it loads, and once it has stopped or failed."""
         if self._end is not None:
             raise type(self._end)(*self._end.args)
-        if not self.is_current:
-            raise NotCoordinator(f"{self.partition.name} is no longer led by this node")
+        partition = self.partition  # asked for every request: `is_current`, without the call
+        if not partition.is_led or partition.leader_epoch != self.leader_epoch or partition.is_deleted:
+            raise NotCoordinator(f"{partition.name} is no longer led by this node")
         if not self._is_loaded:
             raise CoordinatorLoadInProgress(f"the {self.WHAT} of {self.partition.name} are being loaded; try again")
 
