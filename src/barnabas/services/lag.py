@@ -4,22 +4,31 @@ Counted by the node that coordinates a group, which knows its offsets; where the
 counts as lag is decided in `core.records.unread`, for this and for everyone else who tells it.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.core.errors import BarnabasError
-from barnabas.core.groups.classic.decisions import find as find_classic
-from barnabas.core.groups.groups import GroupType
-from barnabas.core.groups.listing import list_groups
 from barnabas.core.model import TopicPartition
 from barnabas.core.records.unread import LOOK_BYTES, first_unread, look_after, unread
 from barnabas.runtime.clock import Clock
-from barnabas.runtime.group_coordinator import GroupCoordinator
+from barnabas.runtime.later import Later
 from barnabas.runtime.metrics import Labels, Metrics, Number
 from barnabas.runtime.offload import Offload
 from barnabas.runtime.turns import in_turns
 from barnabas.services.reading import ClusterReader, Ends
+
+if TYPE_CHECKING:
+    from barnabas.core.groups import groups as all_groups
+    from barnabas.core.groups import listing
+    from barnabas.core.groups.classic import decisions
+    from barnabas.runtime.group_coordinator import GroupCoordinator
+else:  # loaded with the first group
+    all_groups, listing, decisions = (
+        Later(f"barnabas.core.groups.{name}") for name in ("groups", "listing", "classic.decisions")
+    )
 
 INTERVAL_S: Final = 15.0
 MAX_READS: Final = 2000
@@ -155,8 +164,8 @@ class GroupLags:
         """Measure once."""
         groups: dict[str, tuple[str, int, dict[TopicPartition, int]]] = {}
         for coordinator in self._coordinators():
-            async for listed in in_turns(list_groups(coordinator.groups, coordinator.soft)):
-                if listed.type is GroupType.SHARE:
+            async for listed in in_turns(listing.list_groups(coordinator.groups, coordinator.soft)):
+                if listed.type is all_groups.GroupType.SHARE:
                     continue  # it commits no offsets: a lag of 0 would be wrong
                 offsets = coordinator.groups.offsets_of(listed.group)
                 committed = {
@@ -213,5 +222,5 @@ def _count_members(coordinator: GroupCoordinator, group: str) -> int:
     consumer = coordinator.groups.consumer.get(group)
     if consumer is not None:
         return len(consumer.members)
-    live = find_classic(coordinator.groups, coordinator.soft, group)
+    live = decisions.find(coordinator.groups, coordinator.soft, group)
     return 0 if live is None else len(live.members)
