@@ -6,11 +6,11 @@ written when told to (`write`), or fails. Offsets in a row are written as ``FIRS
 
 from collections.abc import Iterator, Sequence
 
+from barnabas.core.groups.backoff import Backoff
 from barnabas.core.groups.records import NO_TOPIC_ID
 from barnabas.core.groups.settings import ShareLimits
 from barnabas.core.groups.share import persisted
 from barnabas.core.groups.share.acknowledging import AckType, check_acks
-from barnabas.core.groups.share.backoff import Backoff
 from barnabas.core.groups.share.partition import LogBatch, SharePartition, StateWrite, Wanted
 from barnabas.core.groups.share.persisted import ShareKey, ShareStates
 from barnabas.core.groups.share.window import State

@@ -8,12 +8,14 @@ record that has waited long enough. While it has dead letters to write (`share_l
 not.
 """
 
+from __future__ import annotations
+
 import asyncio
 import re
 import zlib
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from barnabas.core.errors import (
     BarnabasError,
@@ -30,9 +32,6 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.groups.settings import BY_DURATION, EARLIEST, ShareConfig
-from barnabas.core.groups.share.acknowledging import AckBatch
-from barnabas.core.groups.share.partition import SharePartition, StateWrite
-from barnabas.core.groups.share.persisted import NO_OFFSET, ShareKey, SnapshotRecord
 from barnabas.core.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.log_lines import get_logger
@@ -43,6 +42,11 @@ from barnabas.services import offsets
 from barnabas.services.served import ServedTopics
 from barnabas.services.share_letters import LetterCounts, ShareLetters, Writing
 from barnabas.storage.lookup import TimedOffset
+
+if TYPE_CHECKING:  # loaded with the first share group
+    from barnabas.core.groups.share.acknowledging import AckBatch
+    from barnabas.core.groups.share.partition import SharePartition, StateWrite
+    from barnabas.core.groups.share.persisted import ShareKey, SnapshotRecord
 
 log = get_logger("barnabas.shares")
 
@@ -190,6 +194,9 @@ class LedShare:
             self.close(for_client(error))
 
     async def _read(self) -> SharePartition:
+        from barnabas.core.groups.share.partition import SharePartition  # noqa: PLC0415 - loaded with the first group
+        from barnabas.core.groups.share.persisted import NO_OFFSET  # noqa: PLC0415
+
         loop = asyncio.get_running_loop()
         deadline = loop.time() + RETRIES_FOR_S
         while True:

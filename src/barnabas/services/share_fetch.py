@@ -6,10 +6,12 @@ there is nothing, it waits for records to be written, or to come back, and for p
 are sent, as they are on disk, and beside them which of their records the member has acquired.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.core.errors import (
     BarnabasError,
@@ -18,12 +20,9 @@ from barnabas.core.errors import (
     ShareSessionLimitReached,
 )
 from barnabas.core.fetched import FetchPartition
-from barnabas.core.groups.share.acknowledging import check_acks
-from barnabas.core.groups.share.messages import MAX_MEMBER_ID
-from barnabas.core.groups.share.partition import Acquired, LogBatch, Wanted
-from barnabas.core.groups.share.persisted import ShareKey
 from barnabas.core.records.batch import BatchHeader, Buffer, read_header
 from barnabas.core.records.control import MarkerType, read_marker
+from barnabas.runtime.later import Later
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.turns import in_turns
 from barnabas.services.fetch import Fetch, Found, UnreadRecords
@@ -37,6 +36,15 @@ from barnabas.services.share_sessions import (
     ShareSession,
     ShareSessions,
 )
+
+if TYPE_CHECKING:
+    from barnabas.core.groups.share import acknowledging, messages, persisted
+    from barnabas.core.groups.share import partition as share_partition
+    from barnabas.core.groups.share.partition import Acquired, LogBatch, Wanted
+else:  # loaded with the first share group
+    acknowledging, messages, persisted, share_partition = (
+        Later(f"barnabas.core.groups.share.{name}") for name in ("acknowledging", "messages", "persisted", "partition")
+    )
 
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 """Of records in one answer, whatever is asked for: they are in memory until the client has them."""
@@ -166,7 +174,7 @@ class ShareFetch:
             result = results[place] = ShareFetched()
             try:
                 allowed.check(place)
-                acks = check_acks(raw, is_renewal=request.is_renewal)
+                acks = acknowledging.check_acks(raw, is_renewal=request.is_renewal)
                 led = await self._find(request.group, place)
                 written = led.acknowledge(request.member, acks)
             except BarnabasError as error:
@@ -182,7 +190,7 @@ class ShareFetch:
         return results
 
     async def _find(self, group: str, place: Place) -> LedShare:
-        led = self._shares.find(ShareKey(group, *place))
+        led = self._shares.find(persisted.ShareKey(group, *place))
         if not led.loading.done():
             await asyncio.wait([led.loading])
         led.check()
@@ -241,7 +249,7 @@ class ShareFetch:
             try:
                 allowed.check(place)
                 # What was being loaded may have failed, of which a new one would know nothing.
-                led = loading.pop(place, None) or self._shares.find(ShareKey(request.group, *place))
+                led = loading.pop(place, None) or self._shares.find(persisted.ShareKey(request.group, *place))
                 led.wait(waiter)  # before it is looked at, so that nothing is missed
                 led.partition.wait_for_growth(waiter)
                 parked.append(led)
@@ -249,7 +257,7 @@ class ShareFetch:
                     loading[place] = led
                     continue
                 led.check()
-                wanted = Wanted(request.member, left_records, request.batch_size, request.is_strict)
+                wanted = share_partition.Wanted(request.member, left_records, request.batch_size, request.is_strict)
                 max_bytes = min(share_bytes, left_bytes, MAX_PARTITION_BYTES)
                 acquired, records = await self._acquire(led, wanted, max_bytes)
             except BarnabasError as error:
@@ -366,7 +374,7 @@ def _batches(data: Buffer, found: Found) -> Iterable[_Placed]:
         if header.is_control and is_aborted and _is_abort(data, position, header):
             open_aborts.discard(header.producer_id)
         is_delivered = not header.is_control and not is_aborted
-        yield _Placed(LogBatch(header.base_offset, header.last_offset, is_delivered), position, end)
+        yield _Placed(share_partition.LogBatch(header.base_offset, header.last_offset, is_delivered), position, end)
         position = end
 
 
@@ -385,5 +393,5 @@ def _cut(data: Buffer, batches: Sequence[_Placed], acquired: Sequence[Acquired])
 def _check_member(request: ShareFetchRequest) -> None:
     if not request.group:
         raise InvalidRequest("the group id must not be empty")
-    if not 0 < len(request.member) <= MAX_MEMBER_ID:
-        raise InvalidRequest(f"a member id has 1 to {MAX_MEMBER_ID} characters")
+    if not 0 < len(request.member) <= messages.MAX_MEMBER_ID:
+        raise InvalidRequest(f"a member id has 1 to {messages.MAX_MEMBER_ID} characters")

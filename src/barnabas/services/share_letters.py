@@ -4,16 +4,20 @@ Nothing is given up: a letter that cannot be written is tried again, at longer a
 stays until it is. What is wrong is logged once, and again when it changes or each minute; the metrics count it.
 """
 
+from __future__ import annotations
+
 import asyncio
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.groups.settings import LetterSettings, ShareConfig
-from barnabas.core.groups.share.partition import SharePartition
-from barnabas.core.groups.share.persisted import ShareKey
 from barnabas.core.records.dead_letters import LetterRange
 from barnabas.runtime.log_lines import get_logger
 from barnabas.runtime.partition import Partition
+
+if TYPE_CHECKING:  # loaded with the first share group
+    from barnabas.core.groups.share.partition import SharePartition
+    from barnabas.core.groups.share.persisted import ShareKey
 
 log = get_logger("barnabas.shares")
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from barnabas.core.groups.share.backoff import Backoff
+from barnabas.core.groups.backoff import Backoff
 
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"

@@ -1,12 +1,17 @@
 """The answers of `/metrics`, `/healthz` and `/readyz`, whoever serves them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from barnabas.edge.http.exposition import OPEN_METRICS, TEXT, Exposition, Form
 from barnabas.edge.http.health import readiness_body, readiness_of
-from barnabas.edge.http.metrics_access import MetricsAccess
 from barnabas.edge.http.plain import JSON, PlainAnswer, PlainRequest
 from barnabas.services.broker import Broker
+
+if TYPE_CHECKING:
+    from barnabas.edge.http.metrics_access import MetricsAccess
 
 TRUE = ("1", "true", "yes")
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.groups.backoff import Backoff
 from barnabas.core.groups.settings import LATEST, LetterSettings, ShareConfig, ShareLimits
-from barnabas.core.groups.share.backoff import Backoff
 from barnabas.core.metadata.image import Image
 from barnabas.core.metadata.records import ALL_NODES, BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.runtime.log_lines import get_logger

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.groups.share.backoff import Backoff
+from barnabas.core.groups.backoff import Backoff
 
 
 @given(

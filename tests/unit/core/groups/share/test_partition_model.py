@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from barnabas.core.errors import InvalidRecordState
+from barnabas.core.groups.backoff import Backoff
 from barnabas.core.groups.settings import ShareLimits
 from barnabas.core.groups.share.acknowledging import AckBatch, AckType
-from barnabas.core.groups.share.backoff import Backoff
 from barnabas.core.groups.share.partition import LogBatch, SharePartition, StateBatch, StateWrite, Wanted
 from barnabas.core.groups.share.window import Persisted, State
 from barnabas.core.records.dead_letters import Cause
