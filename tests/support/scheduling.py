@@ -16,7 +16,7 @@ SHORT: Final = ("tests/unit/", "tests/conformance/records/", "tests/scenarios/")
 _AT_A_TIME: Final = 40
 
 
-class Handfuls(LoadGroupScheduling):
+class Handfuls(LoadGroupScheduling):  # type: ignore[misc] # xdist has no types
     """Groups as they are, and short tests by the handful."""
 
     _handfuls: dict[str, str] | None = None
