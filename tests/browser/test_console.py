@@ -176,7 +176,7 @@ def test_users_acls_and_quotas_are_added_and_deleted(window: Browser) -> None:
         for path, typed, seen, name in (
             ("/access", {"user-name": EVIL_USER, "user-password": "secret"}, "SCRAM-SHA-512 (4096", EVIL_USER),
             ("/access/acls", {"principal": "User:ada", "resource": "invoices"}, "topic invoices", "User:ada"),
-            ("/access/quotas", {"quota-user": "ada", "limits": "producer_byte_rate=1000"}, "rate=1000", "user ada"),
+            ("/access/quotas", {"quota-user": "ada", "limits": "producer_byte_rate=7654"}, "rate=7654", "user ada"),
         ):
             window.go(at + path)
             window.click("[data-is=add]")
