@@ -184,9 +184,11 @@ class SegmentedLog:
             return None
         if self._unwritten or self._active.txn_index.has_unwritten:
             self._write_aborted()
-        with self._health.reading():
+        try:  # as `health.reading`, which every flush would make a generator for
             active = self._active.file()
             return unsynced.plan(active, end_offset=self.end_offset, cuts=self._cuts)
+        except OSError as error:
+            raise self._health.fail(error) from error
 
     def end_flush(self, plan: FlushPlan) -> None:
         """The plan ran: what it covered is durable."""

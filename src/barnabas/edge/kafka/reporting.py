@@ -2,11 +2,16 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from functools import cache
 from typing import Any, Final
 
 from barnabas.runtime.metrics import Labels, Metrics, Number
 from barnabas.runtime.request_counts import RequestCounts
+from barnabas.wire.apis import Api
 from barnabas.wire.error_names import name_of
+from barnabas.wire.schema import is_struct, take_apart
+from barnabas.wire.schemas import response_schema
 
 QUANTILES: Final = (0.5, 0.95, 0.99, 0.999)
 MAX_COUNTED: Final = 100
@@ -73,22 +78,45 @@ def kafka_name(api: str) -> str:
     return "".join(part.capitalize() for part in api.split("_"))
 
 
-def count_refusals(refusals: Counter[tuple[str, int]], api: str, values: Mapping[str, Any]) -> None:
+def count_refusals(refusals: Counter[tuple[str, int]], api: Api, version: int, values: Mapping[str, Any]) -> None:
     """Count the errors in an answer: its own, and those of its parts, as far as they are few.
 
-    Done for every answer, so it looks for dicts and lists of dicts, which is what handlers make, and at nothing else.
+    Done for every answer, so only the fields are looked at that may have some, by the schema of the answer.
     """
     if code := values.get("error_code"):
-        refusals[api, code] += 1
-    left = MAX_COUNTED
-    fields = [*values.values()]
-    for parts in fields:  # which grows meanwhile
-        if isinstance(parts, list) and parts and isinstance(parts[0], dict):
-            for part in parts[:left]:
-                if code := part.get("error_code"):
-                    refusals[api, code] += 1
-            left -= len(parts)
+        refusals[api.name, code] += 1
+    parts_of = _arrays_with_codes(response_schema(api.key, version))
+    if parts_of:
+        _count_parts(refusals, api.name, values, parts_of, MAX_COUNTED)
+
+
+def _count_parts(
+    refusals: Counter[tuple[str, int]], api: str, values: Mapping[str, Any], arrays: "_Arrays", left: int
+) -> int:
+    """Count the errors in the arrays of a part of an answer; returns how many more parts may be looked at."""
+    for name, inner in arrays:
+        for part in values.get(name) or ():
             if left <= 0:
-                return
-            for part in parts:
-                fields += part.values()
+                return 0
+            left -= 1
+            if code := part.get("error_code"):
+                refusals[api, code] += 1
+            if inner:
+                left = _count_parts(refusals, api, part, inner, left)
+    return left
+
+
+_Arrays = tuple[tuple[str, Any], ...]  # the names of arrays of entities, and those in each of them
+
+
+@cache
+def _arrays_with_codes(schema: Any) -> _Arrays:
+    """The arrays of an entity whose parts have error codes, or have parts that do."""
+    found: list[tuple[str, Any]] = []
+    for field in fields(schema):
+        kind, _, is_array = take_apart(field.type)
+        if is_array and is_struct(kind):
+            inner = _arrays_with_codes(kind)
+            if inner or any(each.name == "error_code" for each in fields(kind)):
+                found.append((field.name, inner))
+    return tuple(found)

@@ -181,7 +181,7 @@ class KafkaClient:
     async def _answer(self, header: RequestHeader, request: Any, asked: Asked) -> Answer:
         # A fetch for clients has its own path; here it is of the metadata log, for the nodes of the quorum.
         values = await carry_out(self._broker, header, request, asked, _fetch_metadata if header.api is FETCH else None)
-        count_refusals(self._broker.refusals, header.api.name, values)
+        count_refusals(self._broker.refusals, header.api, header.version, values)
         return [*await write(header, request, values)]
 
 
