@@ -109,7 +109,7 @@ docs: setup ## Write the reference pages of the settings and the metrics anew
 	@$(VENV_PYTHON) -m barnabas.services.settings > docs/configuration.md
 	@$(VENV_PYTHON) -m barnabas.testing.metrics_page > docs/metrics.md
 
-messages: setup ## Write the types of requests and answers anew
+messages: setup ## Write the types of requests and answers, and the list of APIs, anew
 	@$(VENV_PYTHON) -m barnabas.edge.kafka.messages
 
 proto: setup ## Write the messages and stubs of gRPC anew
