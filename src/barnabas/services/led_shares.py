@@ -103,7 +103,7 @@ class LedShare:
         offload: Offload,
         clock: Clock,
         tasks: asyncio.TaskGroup,
-        letters: "Letters",
+        letters: Letters,
     ) -> None:
         self.key = key
         self.partition = partition
@@ -238,7 +238,7 @@ class LedShare:
 
     # Acknowledging
 
-    def acknowledge(self, member: str, acks: Sequence[AckBatch]) -> "asyncio.Future[None] | None":
+    def acknowledge(self, member: str, acks: Sequence[AckBatch]) -> asyncio.Future[None] | None:
         """Take what a member says; the future is done when it is written. None: there is nothing to be written."""
         number = self.share.acknowledge(member, acks, limits=self.config.limits, now_ms=self.now_ms)
         if number is None:

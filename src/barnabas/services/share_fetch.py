@@ -124,7 +124,7 @@ class ShareFetch:
 
     # Whole requests
 
-    async def fetch(self, client: Session, request: ShareFetchRequest, allowed: "Allowed") -> Results:
+    async def fetch(self, client: Session, request: ShareFetchRequest, allowed: Allowed) -> Results:
         """ShareFetch."""
         _check_member(request)
         deadline = asyncio.get_running_loop().time() + max(request.max_wait_ms, 0) / 1000
@@ -140,7 +140,7 @@ class ShareFetch:
             await self._fetch_all(session, request, allowed, results, deadline)
         return results
 
-    async def acknowledge(self, client: Session, request: ShareFetchRequest, allowed: "Allowed") -> Results:
+    async def acknowledge(self, client: Session, request: ShareFetchRequest, allowed: Allowed) -> Results:
         """ShareAcknowledge."""
         _check_member(request)
         if request.session_epoch == INITIAL_EPOCH:
@@ -165,7 +165,7 @@ class ShareFetch:
 
     # Acknowledging
 
-    async def _acknowledge_all(self, request: ShareFetchRequest, allowed: "Allowed") -> Results:
+    async def _acknowledge_all(self, request: ShareFetchRequest, allowed: Allowed) -> Results:
         results: Results = {}
         waiting: list[tuple[ShareFetched, asyncio.Future[None]]] = []
         async for place, raw in in_turns(request.acks.items()):
@@ -202,7 +202,7 @@ class ShareFetch:
         self,
         session: ShareSession,
         request: ShareFetchRequest,
-        allowed: "Allowed",
+        allowed: Allowed,
         results: Results,
         deadline: float,
     ) -> None:
@@ -233,7 +233,7 @@ class ShareFetch:
         self,
         places: Sequence[Place],
         request: ShareFetchRequest,
-        allowed: "Allowed",
+        allowed: Allowed,
         results: Results,
         waiter: _Waiter,
         parked: list[LedShare],
