@@ -167,7 +167,7 @@ def test_whoever_cannot_prove_who_it_is_hears_the_same_and_is_closed(broker: Emb
 def test_where_many_failures_of_an_address_are_held_the_next_tells_nothing_and_keeps_nobody_out(
     broker: EmbeddedBroker,
 ) -> None:
-    """Whose password is right is let in at once, behind the same address; who fails is closed, whoever it claims to be."""
+    """Whose password is right is let in at once; who fails is closed, whoever it claims to be."""
     assert broker.broker is not None
     assert broker.broker.authentication is not None
     failed = broker.broker.authentication._failed
