@@ -172,9 +172,9 @@ def test_a_client_whose_handshake_is_refused_is_told_why(
     old_suite.maximum_version = ssl.TLSVersion.TLSv1_2
     old_suite.set_ciphers("ECDHE-ECDSA-AES128-SHA:@SECLEVEL=0")
     with running(**settings) as broker:
-        with pytest.raises(ssl.SSLError, match="(?i)certificate[_ ]required"):
+        with pytest.raises(ssl.SSLError, match=r"(?i)certificate[_ ]required"):
             ask(broker, without_certificate)
-        with pytest.raises(ssl.SSLError, match="(?i)handshake[_ ]failure"):
+        with pytest.raises(ssl.SSLError, match=r"(?i)handshake[_ ]failure"):
             ask(broker, old_suite)
         ask(broker, context_of(certificates, certificates.client())).close()
     assert "its TLS handshake failed: PEER_DID_NOT_RETURN_A_CERTIFICATE" in caplog.text

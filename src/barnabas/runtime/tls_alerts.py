@@ -1,8 +1,8 @@
 """The server's side of TLS handshakes that tells a client why it is refused: by the alert that OpenSSL has written.
 
-Event loops close the connection of a handshake that fails, and leave the alert unsent. A client takes that for a network
-that broke, and tries again for as long as it may. Here the handshake claims once that it waits for the client, upon
-which the loop sends what there is to send. Clients hang up when they read an alert; one that does not is closed at
+Event loops close the connection of a handshake that fails, and leave the alert unsent. A client takes that for a
+network that broke, and tries again for as long as it may. Here the handshake claims once that it waits for the client,
+upon which the loop sends what there is to send. Clients hang up when they read an alert; one that does not is closed at
 the next thing it sends, or when the time for the handshake is over.
 """
 
