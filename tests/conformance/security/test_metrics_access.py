@@ -1,7 +1,6 @@
 """Who may read /metrics: as Prometheus logs in, with the API on the same address and without it."""
 
 import base64
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from barnabas.services.settings.broker_config import BrokerConfig
 from barnabas.testing.embedded import EmbeddedBroker
 from tests.conformance.security.users import PASSWORD, TIMEOUT_S, Admin, http_of, log_in
 
-TOKEN = secrets.token_hex(32)
+TOKEN = "0123456789abcdef" * 4
 SECURED = {
     "listeners": "CLIENTS://127.0.0.1:0,LOCAL://127.0.0.1:0",
     "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,LOCAL:PLAINTEXT",
