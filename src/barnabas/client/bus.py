@@ -57,6 +57,7 @@ from barnabas.core.model import TopicPartition
 if TYPE_CHECKING:
     from barnabas.client.acl_admin import AclAdmin
     from barnabas.client.config_admin import ConfigAdmin
+    from barnabas.client.feature_admin import FeatureAdmin
     from barnabas.client.queues.admin import QueueAdmin
     from barnabas.client.queues.job import Job
     from barnabas.client.queues.queue import AckMode, Queue
@@ -166,6 +167,14 @@ class Bus:
 
         self._contact.make()
         return ConfigAdmin(self._settings, self._timeout)
+
+    @property
+    def features(self) -> "FeatureAdmin":
+        """The features of the cluster: `find` and `upgrade`."""
+        from barnabas.client.feature_admin import FeatureAdmin  # noqa: PLC0415 - brings kio, for few
+
+        self._contact.make()
+        return FeatureAdmin(self._settings, self._timeout)
 
     def __enter__(self) -> Self:
         return self

@@ -5,8 +5,9 @@ from uuid import UUID
 import pytest
 
 from barnabas.cli.cluster.status import ClusterStatus, describe, print_status
-from barnabas.client.cluster_admin import BrokerInfo, ClusterInfo, QuorumInfo, QuorumReplicaInfo
+from barnabas.client.cluster_admin import BrokerInfo, ClusterInfo, PartitionPlace, QuorumInfo, QuorumReplicaInfo
 from barnabas.core.errors import BarnabasError, NotController
+from barnabas.core.model import TopicPartition
 from barnabas.core.uuids import id_text
 from barnabas.testing.cluster.removing import check_majority
 
@@ -29,10 +30,11 @@ class FakeAdmin:
 
     def __init__(self, *replicas: QuorumReplicaInfo) -> None:
         self._replicas = replicas
+        self.partitions: tuple[PartitionPlace, ...] = ()
 
     def describe(self) -> ClusterInfo:
         brokers = [BrokerInfo(node_id, f"host{node_id}", 9092, None, False) for node_id in (1, 2, 3)]
-        return ClusterInfo("cluster", 1, brokers, ())
+        return ClusterInfo("cluster", 1, brokers, self.partitions)
 
     def quorum(self) -> QuorumInfo:
         return QuorumInfo(1, 7, 100, self._replicas)
@@ -113,3 +115,19 @@ def test_a_removed_node_that_fetches_no_more_is_not_shown() -> None:
     status = describe(FakeAdmin(voter(1), voter(2), voter(3), gone, present), "host1:9092", {})
 
     assert [node.node_id for node in status.nodes] == [1, 2, 3, 5]
+
+
+def test_partitions_that_lack_replicas_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    admin = FakeAdmin(voter(1, last_fetch_ms=-1), voter(2), voter(3))
+    admin.partitions = (
+        PartitionPlace(TopicPartition("orders", 0), 1, (1, 2, 3), (1, 2, 3)),
+        PartitionPlace(TopicPartition("orders", 1), 2, (2, 3, 1), (2, 3)),
+        PartitionPlace(TopicPartition("orders", 2), None, (1, 2), ()),
+    )
+
+    status = describe(admin, "host1:9092", {})
+
+    _, warnings = shown(status, 1, capsys)
+    assert status.as_json()["under_replicated"] == 2
+    assert "2 partitions lack replicas in sync" in warnings
+    assert "1 partition has no leader" in warnings

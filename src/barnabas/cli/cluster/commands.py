@@ -340,6 +340,31 @@ def elect_leaders_(
     elect_leaders(bootstrap_of(directory, bootstrap), names or (), is_unclean=unclean, yes=yes)
 
 
+@app.command()
+def features(directory: Directory = None, bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
+    """Show the features of the cluster: the level of each in use, and those that there are."""
+    from barnabas.cli.cluster.features import show_features
+
+    show_features(bootstrap_of(directory, bootstrap), as_json=as_json)
+
+
+@app.command()
+def upgrade(
+    levels: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FEATURE=LEVEL]...", help="Which ones. Default: all, to their highest levels."),
+    ] = None,
+    directory: Directory = None,
+    bootstrap: Bootstrap = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; only say what would be done.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Raise the levels of features, once every node runs the new version. This cannot be undone."""
+    from barnabas.cli.cluster.features import upgrade_features
+
+    upgrade_features(bootstrap_of(directory, bootstrap), levels or (), dry_run=dry_run, yes=yes)
+
+
 def _show_and_move(
     mover: "Mover",
     moves: "Sequence[Move]",

@@ -86,6 +86,8 @@ class ClusterStatus:
     high_watermark: int | None
     without_leader: int | None
     """How many partitions nobody leads."""
+    under_replicated: int | None
+    """How many partitions lack replicas in sync."""
     nodes: tuple[NodeStatus, ...]
     problem: str | None
     console: str | None = None
@@ -160,9 +162,14 @@ def _join(
         epoch=quorum.epoch if quorum is not None else None,
         high_watermark=quorum.high_watermark if quorum is not None else None,
         without_leader=led[None] if led is not None and quorum is not None else None,
+        under_replicated=_under_replicated(info) if info is not None and quorum is not None else None,
         nodes=tuple(_node(node_id, local.get(node_id), info, quorum, led) for node_id in sorted(ids)),
         problem=problem,
     )
+
+
+def _under_replicated(info: ClusterInfo) -> int:
+    return sum(not set(each.replicas) <= set(each.in_sync) for each in info.partitions)
 
 
 def _node(
@@ -249,6 +256,12 @@ def print_status(status: ClusterStatus) -> None:
         output.warn(
             f"{status.without_leader} {noun} no leader: no node runs that has all records; 'barnabas topic describe' "
             "shows whose replicas they are"
+        )
+    if status.under_replicated:
+        noun = "partition lacks" if status.under_replicated == 1 else "partitions lack"
+        output.warn(
+            f"{status.under_replicated} {noun} replicas in sync: a node is down, or has yet to catch up; 'barnabas topic "
+            "describe' shows which replicas are in sync"
         )
 
 
