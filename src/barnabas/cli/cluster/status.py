@@ -260,8 +260,8 @@ def print_status(status: ClusterStatus) -> None:
     if status.under_replicated:
         noun = "partition lacks" if status.under_replicated == 1 else "partitions lack"
         output.warn(
-            f"{status.under_replicated} {noun} replicas in sync: a node is down, or has yet to catch up; 'barnabas topic "
-            "describe' shows which replicas are in sync"
+            f"{status.under_replicated} {noun} replicas in sync: a node is down, or has yet to catch up; "
+            "'barnabas topic describe' shows which replicas are in sync"
         )
 
 
