@@ -14,7 +14,7 @@ from barnabas.client.acl_infos import (
     number_of,
 )
 from barnabas.client.cluster import Cluster
-from barnabas.client.errors import Passing, is_passing, refusal_of, words_of
+from barnabas.client.errors import check_answer
 from barnabas.client.settings import Settings
 from barnabas.wire.apis import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from barnabas.wire.writing import Values
@@ -36,7 +36,7 @@ class AclAdmin:
         def ask(cluster: Cluster) -> None:
             answer = cluster.ask(CREATE_ACLS.key, {"creations": creations})
             for acl, result in zip(acls, answer.results, strict=True):
-                _check(result, f"create the ACL of {acl.principal} on {acl.resource_type} {acl.resource_name!r}")
+                check_answer(result, f"create the ACL of {acl.principal} on {acl.resource_type} {acl.resource_name!r}")
 
         if creations:
             self._trying(ask)
@@ -47,7 +47,7 @@ class AclAdmin:
 
         def ask(cluster: Cluster) -> list[AclInfo]:
             answer = cluster.ask(DESCRIBE_ACLS.key, wanted)
-            _check(answer, "list the ACLs")
+            check_answer(answer, "list the ACLs")
             return [_info(resource, entry) for resource in answer.resources for entry in resource.acls]
 
         return self._trying(ask)
@@ -60,7 +60,7 @@ class AclAdmin:
             answer = cluster.ask(DELETE_ACLS.key, {"filters": filters})
             deleted: dict[AclInfo, None] = {}
             for result in answer.filter_results:
-                _check(result, "delete ACLs")
+                check_answer(result, "delete ACLs")
                 deleted.update(dict.fromkeys(_info(each, each) for each in result.matching_acls))
             return list(deleted)
 
@@ -69,16 +69,6 @@ class AclAdmin:
     def _trying(self, ask: Callable[[Cluster], _T]) -> _T:
         with Cluster(self._settings, self._timeout_s) as cluster:
             return cluster.trying(lambda: ask(cluster))
-
-
-def _check(answer: Any, doing: str) -> None:
-    code = int(answer.error_code)
-    if code == 0:
-        return
-    refusal = refusal_of(code, f"cannot {doing}: {answer.error_message or words_of(code)}")
-    if is_passing(code):
-        raise Passing(str(refusal)) from refusal
-    raise refusal
 
 
 def _creation(acl: AclInfo) -> Values:

@@ -8,9 +8,9 @@ from enum import IntEnum
 from typing import Any, Final
 
 from barnabas.client.cluster import Cluster
-from barnabas.client.errors import Passing, is_passing, refusal_of, words_of
+from barnabas.client.errors import check_answer
 from barnabas.client.settings import Settings
-from barnabas.core.errors import InvalidRequest, UnknownTopicOrPartition
+from barnabas.core.errors import InvalidRequest
 from barnabas.wire.apis import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 
 _SET: Final = 0
@@ -100,7 +100,7 @@ class ConfigAdmin:
         def ask(cluster: Cluster) -> Any:
             answer = send(cluster)
             [one] = answer.results if api_key == DESCRIBE_CONFIGS.key else answer.responses
-            _check(one, doing)
+            check_answer(one, doing)
             return one
 
         def send(cluster: Cluster) -> Any:
@@ -134,12 +134,3 @@ def _words(kind: ConfigKind, name: str) -> str:
     if kind is ConfigKind.LOGGER:
         return f"the loggers of broker {name}"
     return f"the settings of {kind.name.lower()} {name!r}"
-
-
-def _check(answer: Any, doing: str) -> None:
-    code = int(answer.error_code)
-    if code:
-        refusal = refusal_of(code, f"cannot {doing}: {answer.error_message or words_of(code)}")
-        if is_passing(code) and code != UnknownTopicOrPartition.kafka_code:  # nobody waits for a name to appear
-            raise Passing(str(refusal)) from refusal
-        raise refusal

@@ -4,7 +4,7 @@ Owns the refusals that only a client knows, and the translation. A code that `co
 that class; any other becomes `Refused`, which carries the code.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -155,7 +155,12 @@ def reading_refusal(error: KafkaError, topic: str, partition: int, offset: int |
     return translate(error, f"read {where}" if offset is None or offset < 0 else f"read {where} at offset {offset}")
 
 
-def check(code: int, doing: str) -> None:
+def check_answer(answer: Any, doing: str) -> None:
+    """As `check`, for an answer that has an error code and maybe the words of the broker that refused."""
+    check(answer.error_code, doing, getattr(answer, "error_message", None))
+
+
+def check(code: int, doing: str, words: str | None = None) -> None:
     """Raise the error of a broker's error code, if it is not 0: `Passing`, or the refusal.
 
     An unknown topic is a refusal: whether to retry is up to the caller.
@@ -163,7 +168,7 @@ def check(code: int, doing: str) -> None:
     number = int(code)
     if number == 0:
         return
-    refusal = refusal_of(number, f"cannot {doing}: {words_of(number)}")
+    refusal = refusal_of(number, f"cannot {doing}: {words or words_of(number)}")
     if is_passing(number) and number != core_errors.UnknownTopicOrPartition.kafka_code:
         raise Passing(str(refusal)) from refusal
     raise refusal

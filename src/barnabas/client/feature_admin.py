@@ -4,10 +4,10 @@ since librdkafka has no requests for them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from barnabas.client.cluster import Cluster
-from barnabas.client.errors import Passing, is_passing, refusal_of, words_of
+from barnabas.client.errors import check_answer
 from barnabas.client.settings import Settings
 from barnabas.core.errors import InvalidRequest
 from barnabas.wire.apis import API_VERSIONS, UPDATE_FEATURES
@@ -68,16 +68,7 @@ class FeatureAdmin:
         def ask(cluster: Cluster) -> None:
             answer = cluster.ask(UPDATE_FEATURES.key, request)
             for each in (*getattr(answer, "results", ()), answer):  # of each feature, in older versions
-                _check(each)
+                check_answer(each, "upgrade")
 
         with Cluster(self._settings, self._timeout_s) as cluster:
             cluster.trying(lambda: ask(cluster))
-
-
-def _check(answer: Any) -> None:
-    code = int(answer.error_code)
-    if code:
-        refusal = refusal_of(code, f"cannot upgrade: {answer.error_message or words_of(code)}")
-        if is_passing(code):
-            raise Passing(str(refusal)) from refusal
-        raise refusal

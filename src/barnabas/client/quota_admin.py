@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from barnabas.client.cluster import Cluster
-from barnabas.client.errors import Passing, is_passing, refusal_of, words_of
+from barnabas.client.errors import check_answer
 from barnabas.client.settings import Settings
 from barnabas.wire.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 
@@ -42,7 +42,7 @@ class QuotaAdmin:
 
         def ask(cluster: Cluster) -> list[QuotaInfo]:
             answer = cluster.ask(DESCRIBE_CLIENT_QUOTAS.key, {"components": components, "strict": False})
-            _check(answer, "list quotas")
+            check_answer(answer, "list quotas")
             return [_info(entry) for entry in answer.entries or ()]
 
         return self._trying(ask)
@@ -65,7 +65,7 @@ class QuotaAdmin:
 
         def ask(cluster: Cluster) -> None:
             for entry in cluster.ask(ALTER_CLIENT_QUOTAS.key, request).entries:
-                _check(entry, "alter quotas")
+                check_answer(entry, "alter quotas")
 
         self._trying(ask)
 
@@ -79,12 +79,3 @@ def _info(entry: Any) -> QuotaInfo:
         {str(each.entity_type): each.entity_name for each in entry.entity},
         {str(each.key): float(each.value) for each in entry.values},
     )
-
-
-def _check(answer: Any, doing: str) -> None:
-    code = int(answer.error_code)
-    if code:
-        refusal = refusal_of(code, f"cannot {doing}: {answer.error_message or words_of(code)}")
-        if is_passing(code):
-            raise Passing(str(refusal)) from refusal
-        raise refusal
