@@ -357,14 +357,18 @@ def test_a_cluster_in_the_foreground_ends_with_ctrl_c(tmp_path: Path, capsys: py
     commands = Commands(tmp_path / "new", capsys)
     up = command_line("up", "--nodes", "1", "--foreground", "--dir", str(commands.directory))
     with subprocess.Popen(up, stdout=subprocess.PIPE, text=True) as staying:
-        assert staying.stdout is not None
-        lines = [staying.stdout.readline() for _ in range(3)]
-        assert lines[2] == "press Ctrl-C to stop the nodes\n"
-        assert all_active(commands.status())
+        try:
+            assert staying.stdout is not None
+            lines = [staying.stdout.readline() for _ in range(4)]
+            assert [line.split()[0] for line in lines[1:3]] == ["HTTP:", "cluster"]
+            assert lines[3] == "press Ctrl-C to stop the nodes\n"
+            assert all_active(commands.status())
 
-        staying.send_signal(signal.SIGINT)
+            staying.send_signal(signal.SIGINT)
 
-        assert staying.wait(PATIENCE_S) == 0
+            assert staying.wait(PATIENCE_S) == 0
+        finally:
+            staying.kill()  # the nodes end with it; nothing, if it has ended
     assert commands.node(1)["process"] == "stopped"
 
 
