@@ -336,9 +336,11 @@ class Worker(Client):
             if each.error_code == INVALID_RECORD_STATE:
                 history.refuse(said, sent_s=sent_s, now_s=self.world.now_s())
             for job in said:
+                # Of one that somebody else is done with, a late rejection succeeds and means nothing, as in Kafka.
+                is_first = job not in history.accepted and job not in history.unknown
                 if not each.error_code and kinds[job] in (ACCEPT, REJECT):
                     history.accept(job, now_s=self.world.now_s())
-                if not each.error_code and kinds[job] == REJECT:
+                if not each.error_code and kinds[job] == REJECT and is_first:
                     history.rejected.add(job)
         return True
 

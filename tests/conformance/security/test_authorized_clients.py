@@ -50,6 +50,7 @@ def broker() -> Iterator[EmbeddedBroker]:
             pattern = ResourcePatternType.PREFIXED if name == "ord" else ResourcePatternType.LITERAL
             acl = AclBinding(kind, name, pattern, f"User:{user}", "*", operation, permission)
             admin.create_acls([acl])[acl].result(TIMEOUT_S)
+        assert produced({"bootstrap.servers": broker.bootstrap_of("LOCAL")}, "orders") is None
         yield broker
 
 
