@@ -77,7 +77,7 @@ class Sent:
         self._changed = changed
         self._place: RecordPlace | None = None
         self._error: BarnabasError | None = None
-        self._on_done: Callable[[], None] | None = None
+        self._on_done: tuple[Callable[[], None], ...] = ()
 
     def done(self) -> bool:
         return self._place is not None or self._error is not None
@@ -93,18 +93,18 @@ class Sent:
         return self._place
 
     def call_when_done(self, callback: Callable[[], None]) -> None:
-        """Call back, from any thread and without waiting there, once the outcome is known; one caller at a time."""
+        """Call back, from any thread and without waiting there, once the outcome is known."""
         with self._changed:
             if not self.done():
-                self._on_done = callback
+                self._on_done = (*self._on_done, callback)
                 return
         callback()
 
     def settle(self, *, place: RecordPlace | None = None, error: BarnabasError | None = None) -> None:
         """Set the outcome of the record; its waiters are woken by the holder of the condition."""
         self._place, self._error = place, error
-        if self._on_done is not None:
-            self._on_done()
+        for callback in self._on_done:
+            callback()
 
 
 class DeliveringProducer:

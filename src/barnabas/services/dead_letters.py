@@ -24,7 +24,7 @@ from barnabas.runtime.offload import Offload
 from barnabas.runtime.other_brokers import OtherBrokers
 from barnabas.runtime.other_leaders import produce as produce_elsewhere
 from barnabas.runtime.partition import Partition
-from barnabas.services.fetch import Fetch, Found, UnreadRecords
+from barnabas.services.fetch import Fetch
 from barnabas.services.opening import max_opened_bytes
 from barnabas.services.produce import ACKS_ALL, Produce
 from barnabas.services.produce_round import Placed, ProduceRound
@@ -144,26 +144,11 @@ class DeadLetters:
             max_bytes=READ_BYTES,
             is_first=True,
         )
-        data = await self._load(found)
+        data = await self._fetch.read_whole(found, at_once=READ_BYTES, most=READ_BYTES)
         read = await self._offload.run(lambda: _decode(data, wanted))
         if read.last_offset < wanted.first:
             raise OffsetNotAvailable(f"offset {wanted.first} of {partition.name} cannot be read yet")
         return read
-
-    async def _load(self, found: Found) -> Buffer:
-        if found.slice is None and found.plan is None:
-            return b""
-        if not self._fetch.read_now([found], max_bytes=max(found.size, READ_BYTES)):
-            await self._fetch.read([found], max_bytes=max(found.size, READ_BYTES))
-        if found.error is not None:
-            raise found.error
-        records = found.records
-        if isinstance(records, UnreadRecords):  # one batch larger than all limits
-            whole = bytearray()
-            while len(whole) < len(records):
-                whole += await records.take(READ_BYTES)
-            return whole
-        return records
 
 
 def _decode(data: Buffer, wanted: LetterRange) -> _Read:

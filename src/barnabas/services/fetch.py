@@ -187,6 +187,24 @@ class Fetch:
                     max_bytes -= len(data)
         return is_complete
 
+    async def read_whole(self, found: Found, *, at_once: int, most: int) -> Buffer:
+        """What was found in one partition, all of it in memory: at once if that is up to `at_once` bytes, on a thread
+        if it is up to `most`, and a batch that is larger in pieces.
+        """
+        if found.slice is None and found.plan is None:
+            return b""
+        if not self.read_now([found], max_bytes=max(found.size, at_once)):
+            await self.read([found], max_bytes=max(found.size, most))
+        if found.error is not None:
+            raise found.error
+        records = found.records
+        if isinstance(records, UnreadRecords):
+            whole = bytearray()
+            while len(whole) < len(records):
+                whole += await records.take(at_once)
+            return whole
+        return records
+
     async def read(self, found: Sequence[Found], *, max_bytes: int, is_first: bool = True) -> None:
         """Read what `read_now` left, on a thread, up to `max_bytes`. `is_first` as in `look`."""
         left = [each for each in found if each.plan is not None or each.slice is not None]

@@ -25,7 +25,7 @@ from barnabas.core.records.control import MarkerType, read_marker
 from barnabas.runtime.later import Later
 from barnabas.runtime.partition import Partition
 from barnabas.runtime.turns import in_turns
-from barnabas.services.fetch import Fetch, Found, UnreadRecords
+from barnabas.services.fetch import Fetch, Found
 from barnabas.services.led_shares import LedShare, LedShares
 from barnabas.services.session import Session
 from barnabas.services.share_sessions import (
@@ -303,7 +303,7 @@ class ShareFetch:
             max_bytes=max_bytes,
             is_first=True,
         )
-        data = await self._read(found)
+        data = await self._fetch.read_whole(found, at_once=MAX_PARTITION_BYTES, most=MAX_ANSWER_BYTES)
         if not data:
             return [], b"", True
         share = led.share  # refused if somebody else leads by now
@@ -313,21 +313,6 @@ class ShareFetch:
         if not acquired:
             return [], b"", share.next_fetch_offset() == at
         return acquired, _cut(data, batches, acquired), True
-
-    async def _read(self, found: Found) -> Buffer:
-        if found.slice is None and found.plan is None:
-            return b""
-        if not self._fetch.read_now([found], max_bytes=max(found.size, MAX_PARTITION_BYTES)):
-            await self._fetch.read([found], max_bytes=max(found.size, MAX_ANSWER_BYTES))
-        if found.error is not None:
-            raise found.error
-        records = found.records
-        if isinstance(records, UnreadRecords):  # one batch larger than all limits
-            whole = bytearray()
-            while len(whole) < len(records):
-                whole += await records.take(MAX_PARTITION_BYTES)
-            return whole
-        return records
 
 
 class Allowed:

@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import aio
-from barnabas.client import DeliveryFailed, Message, RecordNotFound, UnknownTopicOrPartition
+from barnabas.client import DeliveryFailed, Message, RecordNotFound, RecordPlace, UnknownTopicOrPartition
 from barnabas.core.errors import InvalidRequest
 from barnabas.testing.embedded import EmbeddedBroker, embedded
 
@@ -45,6 +47,10 @@ def numbers(messages: list[Message]) -> list[int]:
     return [int(message.value or b"-1") for message in messages]
 
 
+async def place_of(sent: aio.Sent) -> RecordPlace:
+    return await sent
+
+
 async def committed(bus: aio.Bus, group: str) -> int | None:
     (lag,) = (await bus.describe_group(group)).partitions
     return lag.offset
@@ -57,11 +63,14 @@ def test_what_is_sent_is_acknowledged_and_read(broker: EmbeddedBroker) -> None:
         places = await asyncio.gather(*sent)
         assert [place.offset for place in places] == list(range(1000))
         assert all(each.done() for each in sent)
+        shared = await bus.send("sent", "1000")
+        first, second = await asyncio.gather(place_of(shared), place_of(shared))
+        assert first == second
         read = [message async for message in bus.consume("sent", until_end=True)]
-        assert numbers(read) == list(range(1000))
+        assert numbers(read) == list(range(1001))
         assert (await bus.get("sent", 0, 17)).value == b"17"
         with pytest.raises(RecordNotFound):
-            await bus.get("sent", 0, 1000)
+            await bus.get("sent", 0, 1001)
 
     run(broker, scenario)
 
@@ -278,6 +287,32 @@ def test_partitions_are_merged_by_time(broker: EmbeddedBroker) -> None:
         assert numbers([message async for message in bus.merge("merged")]) == list(range(30))
 
     run(broker, scenario)
+
+
+LEFT_OPEN = """
+import asyncio
+from barnabas import aio
+
+async def main():
+    bus = aio.Bus("{bootstrap}")
+    await bus.create_topic("left-open")
+    for waiting in (bus.queue("left-open", group="left-open-jobs"), bus.consume("left-open", group="left-open")):
+        try:
+            async with asyncio.timeout(0.5):
+                await anext(waiting)
+        except TimeoutError:
+            print("waited", flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_ends_though_nothing_was_closed(broker: EmbeddedBroker) -> None:
+    program = LEFT_OPEN.format(bootstrap=broker.bootstrap)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["waited", "waited"]), done.stderr
 
 
 @pytest.mark.parametrize("ack", ["batched", "sync"])

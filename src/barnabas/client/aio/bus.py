@@ -287,24 +287,23 @@ class Bus:
         offset: Start = "earliest",
         timestamp_ms: int | None = None,
         last: int | None = None,
-        until_end: bool = True,
         until_ms: int | None = None,
         timeout: float | None = None,
         isolation: Isolation | None = None,
     ) -> Reader:
-        """All partitions as one stream by timestamp; see `barnabas.Bus.merge`."""
+        """All partitions up to their current end, as one stream by timestamp; see `barnabas.Bus.merge`."""
         reading = Reading(
             topics=topics,
             partitions=partitions,
             offset=offset,
             timestamp_ms=timestamp_ms,
             last=last,
-            until_end=until_end,
+            until_end=True,
             until_ms=until_ms,
             timeout=timeout,
             isolation=isolation,
         )
-        return self._reader(lambda: FromGenerator(self._bus.readers.merge(reading), is_endless=not until_end))
+        return self._reader(lambda: FromGenerator(self._bus.readers.merge(reading)))
 
     get = _awaited(synchronous.Bus.get)
 
@@ -335,7 +334,7 @@ class Bus:
             max_hold=max_hold,
             timeout=timeout,
         )
-        queue = Queue(open_queue, is_sync=ack == "sync")
+        queue = Queue(open_queue, timeout_s=timeout, is_sync=ack == "sync")
         self._open.add(queue)
         return queue
 

@@ -13,6 +13,7 @@ from barnabas.client.queues import job as synchronous
 from barnabas.client.queues.job import LockLost
 from barnabas.client.queues.queue import Queue as SynchronousQueue
 
+_TICK_S: Final = 0.5  # how long a thread waits at most: one that nobody ends would keep the process from ending
 _TAKERS: Final = 16  # tasks that may wait for a job at once; others wait for their turn to
 _ANSWERS: Final = 16  # acknowledgements that may be waited for at once, where they are
 
@@ -91,8 +92,9 @@ class Queue(AsyncIterator[Job]):
     group; what is not finished then is released.
     """
 
-    def __init__(self, open_queue: Callable[[], SynchronousQueue], *, is_sync: bool) -> None:
+    def __init__(self, open_queue: Callable[[], SynchronousQueue], *, timeout_s: float | None, is_sync: bool) -> None:
         self._open_queue = open_queue
+        self._timeout_s = timeout_s
         self._taking = Lane("barnabas-queue-jobs", _TAKERS)
         self._waiting = Lane("barnabas-queue-answers", _ANSWERS) if is_sync else None
         self._opening = threading.Lock()
@@ -111,31 +113,39 @@ class Queue(AsyncIterator[Job]):
         await self.aclose()
 
     async def __anext__(self) -> Job:
-        if self._is_closed:
-            raise StopAsyncIteration
-        taking = self._left.popleft() if self._left else self._taking.begin(self._take)
+        loop = asyncio.get_running_loop()
+        ends_at = float("inf") if self._timeout_s is None else loop.time() + self._timeout_s
+        while not self._is_closed:
+            left_s = ends_at - loop.time()
+            job = await self._taken(min(max(left_s, 0.0), _TICK_S))
+            if job is not None and not self._is_closed:
+                return Job(job, self._waiting)
+            if left_s <= 0:
+                break
+        if not self._is_entered:
+            await self.aclose()
+        raise StopAsyncIteration
+
+    async def _taken(self, wait_s: float) -> synchronous.Job | None:
+        """The next job, if one comes soon."""
+        taking = self._left.popleft() if self._left else self._taking.begin(self._take, wait_s)
         try:
-            job = await asyncio.shield(taking)
+            return await asyncio.shield(taking)
         except asyncio.CancelledError:
             self._left.append(taking)  # its job is for whoever asks next
             raise
         except BaseException:
             await self.aclose()
             raise
-        if job is not None and not self._is_closed:
-            return Job(job, self._waiting)
-        if not self._is_entered:
-            await self.aclose()
-        raise StopAsyncIteration
 
-    def _take(self) -> synchronous.Job | None:
+    def _take(self, wait_s: float) -> synchronous.Job | None:
         """In a thread of the lane."""
         with self._opening:
             if self._is_closed:
                 return None
             if self._queue is None:
                 self._queue = self._open_queue()
-        return self._queue.take()
+        return self._queue.take(wait_s)
 
     async def aclose(self) -> None:
         """Hand out no more jobs, release those that are not finished, and leave the group."""

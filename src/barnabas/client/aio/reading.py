@@ -58,17 +58,16 @@ class FromChunks:
 
 
 class FromGenerator:
-    """A source that runs a generator ahead; `is_endless`: it may wait between any two records."""
+    """A source that runs ahead a generator that comes to an end by itself."""
 
-    def __init__(self, records: Generator[Message, None, None], *, is_endless: bool) -> None:
+    def __init__(self, records: Generator[Message, None, None]) -> None:
         self._records = records
-        self._size = 1 if is_endless else _GENERATED
         self._buffer: deque[Message] = deque()
 
     def fill(self) -> bool:
         for record in self._records:
             self._buffer.append(record)
-            if len(self._buffer) >= self._size:
+            if len(self._buffer) >= _GENERATED:
                 return True
         return bool(self._buffer)
 

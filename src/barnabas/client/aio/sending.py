@@ -6,6 +6,7 @@ Delivery reports come in the thread of the producer, many at once; the event loo
 import asyncio
 import threading
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ class Outcomes:
             self._settled.append(future)
             if len(self._settled) > 1:
                 return
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
             self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
