@@ -3,7 +3,7 @@
 Owns the handles of one cluster and closes them. May be used by several threads at once; each `consume` and `merge` has
 its own consumer, to be used by one thread.
 
-A facade: a method for each verb of the client, documented here, so it is longer than the modules that do the work.
+A facade: a method for each verb of the client, documented here; those that administer are in `administration`.
 """
 
 import functools
@@ -16,12 +16,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from barnabas.client import consuming
+from barnabas.client.administration import Administration
 from barnabas.client.consuming import RecordGetter, Start
 from barnabas.client.contact import PATIENCE_S, Contact
 from barnabas.client.errors import DeliveryFailed
-from barnabas.client.group_infos import GroupDetails, GroupInfo, OffsetChange
 from barnabas.client.group_reading import MAX_POLL_RECORDS, Mode
-from barnabas.client.groups import Groups, Offsets, To
 from barnabas.client.message import HeadersLike, Message
 from barnabas.client.partitioning import RoundRobin
 from barnabas.client.processing import (
@@ -47,24 +46,15 @@ from barnabas.client.producers import (
 from barnabas.client.readers import Readers, Reading, iterate
 from barnabas.client.rewindable import TransactionalReader
 from barnabas.client.settings import Consistency, Isolation, Settings, default_bootstrap
-from barnabas.client.topics import LATEST, TIMEOUT_S, TopicDetails, TopicInfo, Topics
-from barnabas.client.transaction_infos import HANGING_S, HangingTransaction, TransactionDetails, TransactionInfo
+from barnabas.client.topics import LATEST, TIMEOUT_S, TopicInfo
 from barnabas.client.transactions import TIMEOUT_S as TRANSACTION_TIMEOUT_S
 from barnabas.client.transactions import Transaction, TransactionalProducers
 from barnabas.core.errors import BarnabasError, InvalidRequest
-from barnabas.core.model import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.client.acl_admin import AclAdmin
-    from barnabas.client.config_admin import ConfigAdmin
-    from barnabas.client.feature_admin import FeatureAdmin
     from barnabas.client.queues.admin import QueueAdmin
     from barnabas.client.queues.job import Job
     from barnabas.client.queues.queue import AckMode, Queue
-    from barnabas.client.quota_admin import QuotaAdmin
-    from barnabas.client.share_groups import ShareGroups
-    from barnabas.client.transaction_admin import TransactionAdmin
-    from barnabas.core.records.unread import Unread
 
 Partitioner: TypeAlias = Literal["murmur2", "round-robin"]
 
@@ -73,7 +63,7 @@ _DELIVERY_LOOKUP_S: Final = 5.0
 _CLOSE_S: Final = 30.0
 
 
-class Bus:
+class Bus(Administration):
     """A message bus at `bootstrap` (default: BARNABAS_BOOTSTRAP, or this machine).
 
     `config` is for librdkafka's own settings (TLS, SASL, timeouts, compression). `delivery` overrides the
@@ -94,87 +84,22 @@ class Bus:
         timeout: float = TIMEOUT_S,
         connect_timeout: float = PATIENCE_S,
     ) -> None:
-        self._settings = Settings(bootstrap or default_bootstrap(), client_id, dict(config or {}))
+        settings = Settings(bootstrap or default_bootstrap(), client_id, dict(config or {}))
+        super().__init__(settings, Contact(settings, min(timeout, connect_timeout)), timeout)
         self._partitioner = partitioner
         self._delivery = Delivery.parse(delivery) if isinstance(delivery, str) else delivery
-        self._timeout = timeout
-        self._contact = Contact(self._settings, min(timeout, connect_timeout))
-        admin = self._settings.admin()
-        self._known_topics = Topics(admin, timeout)
         self.readers = Readers(self._settings, self._contact, self._known_topics, timeout)
         self._producers = Producers(self._settings, self._delivery_of, self._known_topics.max_message_bytes)
         self._partition_counts: dict[str, int] = {}
         self._round_robin = RoundRobin(self._partition_count)
         # One record is asked of the leader: another replica may not have it yet.
         self._getter = RecordGetter(self._settings.reading("committed"), self._known_topics)
-        self._known_groups = Groups(admin, self._known_topics, self._measure_lag, self._share_groups, timeout)
         self._transactions = TransactionalProducers(self._settings, self._pick_partition, timeout)
         self._queues: weakref.WeakSet[Queue] = weakref.WeakSet()
 
     @property
     def bootstrap(self) -> str:
         return self._settings.bootstrap
-
-    # Whoever asks a cluster something has made contact with it.
-
-    @property
-    def _topics(self) -> Topics:
-        self._contact.make()
-        return self._known_topics
-
-    @property
-    def _groups(self) -> Groups:
-        self._contact.make()
-        return self._known_groups
-
-    def _share_groups(self) -> "ShareGroups":
-        from barnabas.client.share_groups import ShareGroups  # noqa: PLC0415 - brings kio, for few
-
-        return ShareGroups(self._settings, self._timeout)
-
-    def _measure_lag(self, offsets: Offsets, starts: Offsets, ends: Offsets) -> "Mapping[TopicPartition, Unread]":
-        from barnabas.client.lag import measure  # noqa: PLC0415 - brings kio, for few
-
-        return measure(self._settings.reading("committed"), offsets, starts, ends)
-
-    @property
-    def acls(self) -> "AclAdmin":
-        """The ACLs of the cluster: `create`, `find`, `delete`."""
-        from barnabas.client.acl_admin import AclAdmin  # noqa: PLC0415 - brings kio, for few
-
-        self._contact.make()
-        return AclAdmin(self._settings, self._timeout)
-
-    @property
-    def _transaction_admin(self) -> "TransactionAdmin":
-        from barnabas.client.transaction_admin import TransactionAdmin  # noqa: PLC0415 - brings kio, for few
-
-        self._contact.make()
-        return TransactionAdmin(self._settings, self._timeout)
-
-    @property
-    def quotas(self) -> "QuotaAdmin":
-        """The quotas of the cluster's clients: to list, set and remove them."""
-        from barnabas.client.quota_admin import QuotaAdmin  # noqa: PLC0415 - brings kio, for few
-
-        self._contact.make()
-        return QuotaAdmin(self._settings, self._timeout)
-
-    @property
-    def configs(self) -> "ConfigAdmin":
-        """The settings of topics, groups, brokers and loggers: `describe` and `alter`."""
-        from barnabas.client.config_admin import ConfigAdmin  # noqa: PLC0415 - brings kio, for few
-
-        self._contact.make()
-        return ConfigAdmin(self._settings, self._timeout)
-
-    @property
-    def features(self) -> "FeatureAdmin":
-        """The features of the cluster: `find` and `upgrade`."""
-        from barnabas.client.feature_admin import FeatureAdmin  # noqa: PLC0415 - brings kio, for few
-
-        self._contact.make()
-        return FeatureAdmin(self._settings, self._timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -219,26 +144,10 @@ class Bus:
         self._topics.delete(name)
         self._forget(name)
 
-    def list_topics(self) -> list[TopicInfo]:
-        """All topics, by name."""
-        return self._topics.list_all()
-
-    def describe_topic(self, name: str) -> TopicDetails:
-        """A topic's partitions with their offsets, and its own settings."""
-        return self._topics.describe(name)
-
-    def alter_topic(self, name: str, *, set_: Mapping[str, str] | None = None, unset: Iterable[str] = ()) -> None:
-        """Change a topic's settings; those in `unset` go back to the broker's default."""
-        self._topics.alter(name, set_=set_, unset=unset)
-
     def add_partitions(self, name: str, total: int) -> None:
         """Give a topic more partitions, `total` in all. Warns (`KeysMove`): keys move."""
         self._topics.add_partitions(name, total)
         self._partition_counts.pop(name, None)
-
-    def truncate(self, topic: str, partition: int | None = None, *, before: int | None = None) -> dict[int, int]:
-        """Delete the records before an offset, all of them if it is None; returns each partition's new start offset."""
-        return self._topics.truncate(topic, partition, before)
 
     # Sending
 
@@ -361,34 +270,6 @@ class Bus:
             ends=ends,
         )
         return processor.run()
-
-    def transactions(
-        self, *, states: Iterable[str] = (), longer_than: float | None = None, pattern: str | None = None
-    ) -> list[TransactionInfo]:
-        """The transactional ids of all coordinators: in one of `states` (such as "Ongoing"), open for `longer_than`
-        seconds, matching a regular expression.
-        """
-        return self._transaction_admin.list_all(tuple(states), longer_than, pattern)
-
-    def describe_transaction(self, transactional_id: str) -> TransactionDetails:
-        """A transactional id: its producer, and its open or last transaction."""
-        return self._transaction_admin.describe(transactional_id)
-
-    def hanging_transactions(
-        self, topic: str | None = None, *, older_than: float = HANGING_S
-    ) -> list[HangingTransaction]:
-        """Transactions that are open in a partition for longer than `older_than` seconds and that no coordinator will
-        end. They block `read_committed` readers; see `abort_hanging_transaction`.
-        """
-        return self._transaction_admin.find_hanging(topic, older_than)
-
-    def abort_transaction(self, transactional_id: str) -> TransactionDetails:
-        """Take over a transactional id: its open transaction is aborted, and its producer is fenced."""
-        return self._transaction_admin.abort(transactional_id)
-
-    def abort_hanging_transaction(self, topic: str, partition: int, start_offset: int) -> HangingTransaction:
-        """Abort a transaction in a partition that no coordinator will end; refused if one will."""
-        return self._transaction_admin.abort_hanging(TopicPartition(topic, partition), start_offset)
 
     # Reading
 
@@ -565,40 +446,6 @@ class Bus:
 
         self._contact.make()
         return QueueAdmin(self._settings, self._known_topics, self._timeout, bus=self, transactions=self._transactions)
-
-    # Groups
-
-    def groups(self) -> list[GroupInfo]:
-        """All groups, by name."""
-        return self._groups.list_all()
-
-    def describe_group(self, name: str) -> GroupDetails:
-        """A group's members, and its lag in each partition, in records and in seconds; of a share group in records."""
-        return self._groups.describe(name)
-
-    def reset_group(
-        self,
-        name: str,
-        *,
-        to: To | None = None,
-        timestamp_ms: int | None = None,
-        shift_by: int | None = None,
-        topic: str | Sequence[str] | None = None,
-        dry_run: bool = False,
-    ) -> list[OffsetChange]:
-        """Move the committed offsets of a group without members: `to` "earliest", "latest" or an offset, to the first
-        record at or after `timestamp_ms`, or by `shift_by` records. Offsets are limited to the range of the log.
-        Applies to `topic`, or to all topics the group has committed for. With `dry_run` nothing is changed; the changes
-        are only returned.
-        """
-        topics = [topic] if isinstance(topic, str) else topic
-        return self._groups.reset(
-            name, to=to, timestamp_ms=timestamp_ms, shift_by=shift_by, topics=topics, dry_run=dry_run
-        )
-
-    def delete_group(self, name: str) -> None:
-        """Delete a group without members, and its offsets."""
-        self._groups.delete(name)
 
     def _batch_delivery(self, sink: str, group: str, instance: str | None, *, exactly_once: bool) -> BatchDelivery:
         delivery = self._delivery_of(sink)
