@@ -7,10 +7,10 @@ are stopped, or killed by their process ids.
 import asyncio
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from barnabas.testing.wire_client import WireClient
 from barnabas.wire.apis import DESCRIBE_CLUSTER, DESCRIBE_QUORUM
@@ -28,9 +28,10 @@ _METADATA: Final = {"topics": [{"topic_name": "__cluster_metadata", "partitions"
 class Nodes:
     """The nodes of a cluster by their numbers, from 1 on."""
 
-    def __init__(self, count: int, directory: Path) -> None:
+    def __init__(self, count: int, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         ports = _free_ports(2 * count)
         self._directory = directory
+        self._more_settings = dict(settings or {})
         self._processes: dict[int, subprocess.Popen[str]] = {}
         self._ports = dict(enumerate(ports[:count], 1))
         self._controller_ports = dict(enumerate(ports[count:], 1))
@@ -47,6 +48,7 @@ class Nodes:
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": voters,
             "log.dirs": str(self._directory / f"data-{number}"),
+            **self._more_settings,
         }
         self._file(number).write_text("".join(f"{name}={text}\n" for name, text in settings.items()))
 
@@ -58,10 +60,14 @@ class Nodes:
         """All nodes, whether they run or not."""
         return list(self._ports)
 
+    def address(self, number: int) -> str:
+        """Where clients find a node."""
+        return f"{HOST}:{self._ports[number]}"
+
     @property
     def bootstrap(self) -> str:
         """Where clients find the cluster."""
-        return ",".join(f"{HOST}:{port}" for port in self._ports.values())
+        return ",".join(map(self.address, self.numbers))
 
     @property
     def pids(self) -> list[int]:
@@ -72,19 +78,19 @@ class Nodes:
         """Start nodes, and wait until each of them says that it is ready: that needs a majority."""
         for number in numbers:
             with (self._directory / f"{number}.log").open("a") as log:
-                self._processes[number] = subprocess.Popen(
-                    [*BARNABAS, "serve", "--config", str(self._file(number))],
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    text=True,
-                    env=ENVIRON,
-                )
+                self._processes[number] = self._begin(number, log)
         for number in numbers:
-            output = self._processes[number].stdout
-            assert output is not None
-            line = output.readline()
-            if "ready on " not in line:
-                raise RuntimeError(f"node {number} did not start: {line!r}")
+            self._wait_ready(number, self._processes[number])
+
+    def _begin(self, number: int, log: TextIO) -> "subprocess.Popen[str]":
+        command = [*BARNABAS, "serve", "--config", str(self._file(number))]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=ENVIRON)
+
+    def _wait_ready(self, number: int, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if "ready on " not in line:
+            raise RuntimeError(f"node {number} did not start: {line!r}")
 
     def kill(self, number: int) -> None:
         """SIGKILL: it has no time for anything."""
@@ -139,15 +145,23 @@ def _is_caught_up(quorum: Any) -> bool:
 
 
 @contextmanager
-def nodes(count: int) -> Iterator[Nodes]:
-    """A cluster of so many nodes, all of which run, with empty data directories."""
-    with scratch_directory() as scratch:
-        found = Nodes(count, scratch)
-        try:
-            found.start(*found.numbers)
-            yield found
-        finally:
-            found.end()
+def nodes(count: int, **settings: str) -> Iterator[Nodes]:
+    """A cluster of so many nodes, all of which run, with empty data directories; names of settings with underscores."""
+    with (
+        scratch_directory() as scratch,
+        running(Nodes(count, scratch, {name.replace("_", "."): text for name, text in settings.items()})) as found,
+    ):
+        yield found
+
+
+@contextmanager
+def running(found: Nodes) -> Iterator[Nodes]:
+    """All nodes of a cluster run inside the block."""
+    try:
+        found.start(*found.numbers)
+        yield found
+    finally:
+        found.end()
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,67 +1,160 @@
 """Partitions with three replicas on three nodes: what that costs, and how long the loss of a node is felt.
 
 All nodes and the clients are on this machine and share its two cores and its disk, which syncs three times for every
-record. What is measured with three replicas is measured with one beside it, in turns, on the same nodes.
+record. What is measured with three replicas is measured with one beside it, in turns, on the same nodes. Where its JARs
+can be had, three nodes of Apache Kafka are asked the same after ours, in the same run: as they are shipped, so they do
+not sync what they acknowledge. Ours do; ``flush.policy=os`` is the row to compare.
 """
 
 import asyncio
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
 from confluent_kafka import Producer
 
 from barnabas.client import Bus
-from bench.measure import Row, compare_rounds, rate
+from bench.apache_kafka import kafka_nodes
+from bench.maven import KAFKA, broker_jars
+from bench.measure import Compared, Row, compare_rounds, rate
 from bench.quorum_nodes import Nodes, nodes
 from bench.served import Served
 
 VALUE: Final = bytes(1000)
 ROUNDS: Final = 5
 KILLS: Final = 20
+KILLS_OF_KAFKA: Final = 5  # each of them takes it half a minute
 PARTITIONS: Final = 4_000
 PATIENCE_S: Final = 120.0
 _names = (f"replicas-{number}" for number in count())
 
+Clusters = Callable[[], AbstractContextManager[Nodes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is asked of a cluster."""
+
+    records: int
+    single_records: int
+    kills: int
+    partitions: int
+    idle_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What writing costs, with three replicas and with one."""
+
+    produced: Compared
+    single_s: list[float]
+    single_of_one_s: list[float]
+
+    @property
+    def throughput(self) -> str:
+        return f"{rate(self.produced.ours, 'MB/s')}, {self.produced.ratio:.2f} of one replica"
+
+    @property
+    def latency(self) -> str:
+        return f"{_spread(self.single_s)}; one replica {_spread(self.single_of_one_s)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wide:
+    """What many partitions cost. Of a record: processor seconds of all nodes, among many partitions and alone."""
+
+    created_s: float
+    idle: float  # of a core, for each node
+    memory: float  # bytes of each node
+    busy_s: float
+    alone_s: float
+
+    @property
+    def at_rest(self) -> str:
+        return f"{self.idle * 100:.1f}% of a core, {self.memory / 1e6:,.0f} MB"
+
+    @property
+    def per_record(self) -> str:
+        return f"{self.busy_s * 1e6:,.0f} us; alone {self.alone_s * 1e6:,.0f} us"
+
 
 def rows(*, quick: bool) -> Iterator[Row]:
-    records = 2_000 if quick else 50_000
-    with nodes(3) as cluster:
-        asyncio.run(cluster.wait_settled())
-        with Bus(cluster.bootstrap) as bus:
-            yield _produce_row(bus, cluster, records)
-            yield _latency_row(bus, 50 if quick else 500)
-            yield _catch_up_row(bus, cluster, records)
-    with nodes(3) as cluster:
-        asyncio.run(cluster.wait_settled())
-        with Bus(cluster.bootstrap) as bus:
-            yield _failover_row(bus, cluster, 2 if quick else KILLS, whose="leader")
-            yield _failover_row(bus, cluster, 2 if quick else KILLS, whose="active controller")
-    with nodes(3) as cluster:
-        asyncio.run(cluster.wait_settled())
-        with Bus(cluster.bootstrap) as bus:
-            yield from _partitions_rows(bus, cluster, 400 if quick else PARTITIONS, 2.0 if quick else 20.0)
+    sizes = Sizes(2_000, 50, 2, 400, 2.0) if quick else Sizes(50_000, 500, KILLS, PARTITIONS, 20.0)
+    jars = broker_jars()
+    kafka: Clusters | None = None if jars is None else lambda: kafka_nodes(3, jars)
+    yield from _written_rows(sizes, kafka)
+    yield from _failover_rows(sizes, kafka)
+    yield from _wide_rows(sizes, kafka)
+
+
+def _ours() -> AbstractContextManager[Nodes]:
+    return nodes(3)
+
+
+def _ours_unsynced() -> AbstractContextManager[Nodes]:
+    return nodes(3, log_flush_policy="os")
+
+
+def _beside(theirs: str | None) -> str:
+    return "no Apache Kafka here" if theirs is None else f"Kafka {KAFKA}: {theirs}"
 
 
 # What three replicas cost
 
 
-def _produce_row(bus: Bus, cluster: Nodes, records: int) -> Row:
-    """Records of 1 kB with acks=all, to three partitions whose leaders are on all nodes."""
+def _written_rows(sizes: Sizes, kafka: Clusters | None) -> Iterator[Row]:
+    with _settled(_ours) as (bus, cluster):
+        synced = _write(bus, cluster, sizes)
+        caught_up = _catch_up(bus, cluster, sizes.records)
+    with _settled(_ours_unsynced) as (bus, cluster):
+        unsynced = _write(bus, cluster, sizes)
+    theirs, their_catch_up = None, None
+    if kafka is not None:
+        with _settled(kafka) as (bus, cluster):
+            theirs = _write(bus, cluster, sizes)
+            their_catch_up = _catch_up(bus, cluster, sizes.records)
+    for name, ours in (("synced", synced), ("flush.policy=os", unsynced)):
+        yield Row(
+            f"produce 1 kB, acks=all, three replicas, {name}",
+            ours.throughput,
+            _beside(None if theirs is None else theirs.throughput),
+            None if theirs is None else ours.produced.ours / theirs.produced.ours,
+        )
+        yield Row(
+            f"one record, acks=all, three replicas, {name}",
+            ours.latency,
+            _beside(None if theirs is None else theirs.latency),
+            None if theirs is None else statistics.median(theirs.single_s) / statistics.median(ours.single_s),
+        )
+    yield Row(
+        "catch-up of a follower that was away",
+        f"{caught_up:,.0f} MB/s",
+        _beside(None if their_catch_up is None else f"{their_catch_up:,.0f} MB/s"),
+        None if their_catch_up is None else caught_up / their_catch_up,
+    )
+
+
+@contextmanager
+def _settled(clusters: Clusters) -> Iterator[tuple[Bus, Nodes]]:
+    with clusters() as cluster:
+        asyncio.run(cluster.wait_settled())
+        with Bus(cluster.bootstrap) as bus:
+            yield bus, cluster
+
+
+def _write(bus: Bus, cluster: Nodes, sizes: Sizes) -> Written:
+    """Records of 1 kB with acks=all, to three partitions whose leaders are on all nodes; then one at a time."""
     three, one = _topic(bus, partitions=3, replicas=3), _topic(bus, partitions=3, replicas=1)
-    found = compare_rounds(
-        lambda: (_produce(cluster, three, records), _produce(cluster, one, records)),
-        amount=records * len(VALUE) / 1e6,
+    produced = compare_rounds(
+        lambda: (_produce(cluster, three, sizes.records), _produce(cluster, one, sizes.records)),
+        amount=sizes.records * len(VALUE),
         rounds=ROUNDS,
     )
-    return Row(
-        "produce 1 kB, acks=all, three replicas",
-        rate(found.ours, "MB/s"),
-        f"one replica {rate(found.limit, 'MB/s')}",
-        found.ratio,
-    )
+    return Written(produced, *_single_records(bus, sizes.single_records))
 
 
 def _produce(cluster: Nodes, topic: str, records: int) -> float:
@@ -85,23 +178,21 @@ def _produce(cluster: Nodes, topic: str, records: int) -> float:
     return time.perf_counter() - start
 
 
-def _latency_row(bus: Bus, records: int) -> Row:
-    """One record at a time, from send to acknowledgement."""
+def _single_records(bus: Bus, records: int) -> tuple[list[float], list[float]]:
+    """Seconds from send to acknowledgement with three replicas, and with one, in turns."""
     three, one = _topic(bus, partitions=1, replicas=3), _topic(bus, partitions=1, replicas=1)
-    ours: list[float] = []
-    limit: list[float] = []
+    found: tuple[list[float], list[float]] = ([], [])
     for number in range(records + 10):
-        for topic, times in ((three, ours), (one, limit)):
+        for topic, times in zip((three, one), found, strict=True):
             start = time.perf_counter()
             bus.send(topic, VALUE).result(PATIENCE_S)
             if number >= 10:
                 times.append(time.perf_counter() - start)
-    ratio = statistics.median(limit) / statistics.median(ours)
-    return Row("one record, acks=all, three replicas", _spread(ours), f"one replica {_spread(limit)}", ratio)
+    return found
 
 
-def _catch_up_row(bus: Bus, cluster: Nodes, records: int) -> Row:
-    """A follower is killed, records are written, it is started: from then until it is in sync again."""
+def _catch_up(bus: Bus, cluster: Nodes, records: int) -> float:
+    """A follower is killed, records are written, it is started: MB/s from when it serves until it is in sync again."""
     topic = _topic(bus, partitions=1, replicas=3)
     _wait_in_sync(bus, topic, 3)
     leader = bus.describe_topic(topic).partitions[0].leader
@@ -109,30 +200,38 @@ def _catch_up_row(bus: Bus, cluster: Nodes, records: int) -> Row:
     cluster.kill(away)
     _wait_in_sync(bus, topic, 2)
     _produce(cluster, topic, records)
-    start = time.perf_counter()
     cluster.start(away)
     started = time.perf_counter()
     _wait_in_sync(bus, topic, 3)
-    took = time.perf_counter()
-    size = records * len(VALUE) / 1e6
-    return Row(
-        "catch-up of a follower that was away",
-        f"{size / (took - started):,.0f} MB/s",
-        f"{size:,.0f} MB in {took - started:.1f} s, after {started - start:.1f} s for its start",
-    )
+    return records * len(VALUE) / 1e6 / (time.perf_counter() - started)
 
 
 # How long a loss is felt
 
 
-def _failover_row(bus: Bus, cluster: Nodes, kills: int, *, whose: str) -> Row:
-    topic = _topic(bus, partitions=1, replicas=3)
-    took = sorted(_kill_one(bus, cluster, topic, whose) for _ in range(kills))
-    return Row(
-        f"from the SIGKILL of the {whose} to the next acknowledged write",
-        f"p50 {statistics.median(took):,.2f} s, max {took[-1]:,.2f} s",
-        f"{kills} kills, three replicas",
-    )
+def _failover_rows(sizes: Sizes, kafka: Clusters | None) -> Iterator[Row]:
+    ours = _failovers(_ours, sizes.kills)
+    theirs = None if kafka is None else _failovers(kafka, min(KILLS_OF_KAFKA, sizes.kills))
+    for whose, took in ours.items():
+        yield Row(
+            f"from the SIGKILL of the {whose} to the next acknowledged write",
+            _middle_and_most(took),
+            _beside(None if theirs is None else _middle_and_most(theirs[whose])),
+            None if theirs is None else statistics.median(theirs[whose]) / statistics.median(took),
+        )
+
+
+def _failovers(clusters: Clusters, kills: int) -> dict[str, list[float]]:
+    with _settled(clusters) as (bus, cluster):
+        topic = _topic(bus, partitions=1, replicas=3)
+        return {
+            whose: [_kill_one(bus, cluster, topic, whose) for _ in range(kills)]
+            for whose in ("leader", "active controller")
+        }
+
+
+def _middle_and_most(took: list[float]) -> str:
+    return f"p50 {statistics.median(took):,.2f} s, max {max(took):,.2f} s of {len(took)}"
 
 
 def _kill_one(bus: Bus, cluster: Nodes, topic: str, whose: str) -> float:
@@ -152,29 +251,39 @@ def _kill_one(bus: Bus, cluster: Nodes, topic: str, whose: str) -> float:
 # Many partitions
 
 
-def _partitions_rows(bus: Bus, cluster: Nodes, partitions: int, idle_s: float) -> Iterator[Row]:
-    start = time.perf_counter()
-    wide = _topic(bus, partitions=partitions, replicas=3)
-    took = time.perf_counter() - start
-    yield Row(f"create {partitions:,} partitions of three replicas", f"{took * 1000:,.0f} ms")
-    _wait_in_sync(bus, wide, 3)
-    time.sleep(min(idle_s, 5.0))
-    before = _cpu(cluster)
-    time.sleep(idle_s)
-    idle = (_cpu(cluster) - before) / idle_s / len(cluster.numbers)
-    memory = statistics.mean(cluster.memory(number) for number in cluster.numbers)
+def _wide_rows(sizes: Sizes, kafka: Clusters | None) -> Iterator[Row]:
+    ours = _widen(_ours, sizes)
+    theirs = None if kafka is None else _widen(kafka, sizes)
+    what = f"{sizes.partitions:,} partitions of three replicas"
     yield Row(
-        f"idle node with {partitions:,} partitions of three replicas",
-        f"{idle * 100:.1f}% of a core, {memory / 1e6:,.0f} MB",
+        f"create {what}",
+        f"{ours.created_s * 1000:,.0f} ms",
+        _beside(None if theirs is None else f"{theirs.created_s * 1000:,.0f} ms"),
+        None if theirs is None else theirs.created_s / ours.created_s,
     )
-    busy = _busy(bus, cluster, wide, idle_s)
-    alone = _busy(bus, cluster, _topic(bus, partitions=1, replicas=3), idle_s)
+    yield Row(f"idle node with {what}", ours.at_rest, _beside(None if theirs is None else theirs.at_rest))
     yield Row(
-        f"one busy partition among {partitions:,}: CPU of all nodes per record",
-        f"{busy * 1e6:,.0f} us",
-        f"the same partition alone {alone * 1e6:,.0f} us",
-        alone / busy,
+        f"one busy partition among {sizes.partitions:,}: CPU of all nodes per record",
+        ours.per_record,
+        _beside(None if theirs is None else theirs.per_record),
+        None if theirs is None else theirs.busy_s / ours.busy_s,
     )
+
+
+def _widen(clusters: Clusters, sizes: Sizes) -> Wide:
+    with _settled(clusters) as (bus, cluster):
+        start = time.perf_counter()
+        wide = _topic(bus, partitions=sizes.partitions, replicas=3)
+        created_s = time.perf_counter() - start
+        _wait_in_sync(bus, wide, 3)
+        time.sleep(min(sizes.idle_s, 5.0))
+        before = _cpu(cluster)
+        time.sleep(sizes.idle_s)
+        idle = (_cpu(cluster) - before) / sizes.idle_s / len(cluster.numbers)
+        memory = statistics.mean(cluster.memory(number) for number in cluster.numbers)
+        busy = _busy(bus, cluster, wide, sizes.idle_s)
+        alone = _busy(bus, cluster, _topic(bus, partitions=1, replicas=3), sizes.idle_s)
+        return Wide(created_s, idle, memory, busy, alone)
 
 
 def _busy(bus: Bus, cluster: Nodes, topic: str, seconds: float) -> float:
